@@ -1,4 +1,4 @@
-"""What several tests need: boards from drawings, a game small enough for hand computation, a walk over search trees."""
+"""For several tests: boards from drawings, a game small enough for hand computation, a walk over search trees."""
 
 import json
 import math

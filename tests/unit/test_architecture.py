@@ -96,7 +96,7 @@ NAMES = [name.removeprefix("az_mpi.") for name in MODULES if name != "az_mpi"]
 
 
 def test_imports_are_found_as_they_are_written(tmp_path):
-    """Of this test's own reading: in functions too, and names of modules apart from names of things."""
+    """The tests' own reading of imports finds those in functions and tells names of modules from names of things."""
     text = "import x.y\ndef f():\n    from az_mpi.core.files import sha256\nfrom az_mpi.config import load as config\n"
     (tmp_path / "a.py").write_text(text)
     assert imports(tmp_path / "a.py") == {"x.y", "az_mpi.core.files.sha256", "az_mpi.config.load"}
@@ -122,7 +122,7 @@ def test_packages_import_only_what_stands_below_them():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    """Within a package too, and counting what is imported in functions and for types alone."""
+    """This holds within a package too, and imports in functions and for types alone count."""
     left = {name: own_imports(MODULES[f"az_mpi.{name}"]) - {"", name} for name in NAMES}
     while ready := [name for name, needs in left.items() if not needs & left.keys()]:
         for name in ready:
@@ -162,7 +162,7 @@ def test_no_module_compares_names_that_the_registry_knows():
 
 
 def test_no_test_module_imports_another():
-    """What several of them need is in modules beside them, whose names do not begin with "test_"."""
+    """Helpers of several test modules are in modules beside them, whose names do not begin with "test_"."""
     for path in sorted((ROOT / "tests").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -190,7 +190,7 @@ def test_functions_are_small():
 
 
 def test_counts_are_named_in_one_way():
-    """As num_games, not games_num."""
+    """They are named num_games, not games_num."""
     for path in FILES:
         names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
         names |= {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}

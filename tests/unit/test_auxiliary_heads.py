@@ -94,7 +94,7 @@ def test_a_reply_is_seen_from_the_player_to_move(name):
 
 @pytest.mark.parametrize("name", ["tictactoe", "go(size=5)", "hex(size=4)", "connect4", "breakthrough"])
 def test_the_reply_turns_with_the_board(name):
-    """As a policy does that is all on the next action."""
+    """The target turns as a policy does that is all on the next action."""
     game, rng, state, actions = games.make(name), np.random.default_rng(5), None, []
     state = game.initial(1)
     while len(actions) < 7 and not game.terminal(state)[0][0]:
@@ -150,7 +150,7 @@ def test_ownership_and_score_of_go_by_hand():
     for ply in range(12):
         sign = 1 - 2 * (ply % 2)
         assert (owned[ply] == sign * black).all() and score[ply] * unit == pytest.approx(sign * (15 - 10 - 0.5))
-    assert (owned[12:14] == 2).all() and np.isnan(score[12:14]).all()  # the game goes on
+    assert (owned[12:14] == 2).all() and np.isnan(score[12:14]).all()  # the game has not ended
     for ply in range(13):  # White's walls are where Black's were: 15 points for White
         sign = 1 - 2 * (ply % 2)
         assert (owned[14 + ply] == -sign * black).all()

@@ -1,4 +1,4 @@
-"""train.ema_decay: an average of the weights plays, and the weights train on."""
+"""train.ema_decay: an average of the weights plays, and the weights themselves are trained."""
 
 import pytest
 import torch

@@ -81,7 +81,7 @@ def test_int8_is_nearly_the_fp32_network(kind):
 
 @each_kind
 def test_int8_is_for_layers_of_the_board_alone(kind):
-    """Not for what is computed from means over it."""
+    """Layers that work on means over the board are not in int8."""
     network = trained(settings=settings(kind))
     graph = torch.fx.Tracer().trace(network)
     found = {node.target.split(".", 2)[2] for node in int8.convolutions(graph, network)}

@@ -75,7 +75,7 @@ def test_an_opponents_program_that_this_host_lacks_is_a_remark():
 
 
 def test_callbacks_are_loaded_but_not_made(tmp_path):
-    """Their constructors may begin something that belongs to a run."""
+    """The constructor of a callback may begin something that belongs to a run."""
     file = tmp_path / "mine.py"
     file.write_text(
         "from az_mpi.telemetry.callbacks import Callback\n\n\nclass Mine(Callback):\n"

@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved is what is loaded, and a damaged one is passed over, told about and kept."""
+"""A loaded checkpoint equals the saved one, and a damaged one is reported, skipped and kept."""
 
 import errno
 import gc
@@ -16,7 +16,7 @@ from az_mpi.storage import checkpoint
 
 
 def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
-    """To the last bit, also numbers that are not plain, and tensors that do not lie in order."""
+    """They are equal to the last bit, also with unusual numbers and tensors that are not contiguous."""
     saved = make(3)
     saved.model["stem.weight"][0, 0, 0, :3] = torch.tensor([3e38, -0.0, 1e-45])
     saved.model["turned"] = torch.arange(24.0).reshape(2, 3, 2, 2).to(memory_format=torch.channels_last)
@@ -29,7 +29,7 @@ def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
 
 
 def test_saving_a_checkpoint_leaves_no_reference_cycles(tmp_path):
-    """That one comes rarely in a program of so many objects: after hundreds of checkpoints."""
+    """Only the collector of cycles frees those, and it runs once in hundreds of checkpoints."""
     state = make(1)
     checkpoint.to_bytes(state.model)
     gc.collect()
@@ -54,7 +54,7 @@ def test_an_optimizer_that_has_not_stepped_yet_is_saved_and_loaded(tmp_path):
 
 
 def test_hours_of_a_start_that_saved_no_checkpoint_count(tmp_path):
-    """Those of the state that is resumed, and of no other; lines that are no records are passed over."""
+    """The hours are those of the resumed state and of no other. Lines that are no records are skipped."""
     lines = [
         {"iteration": 3, "step": 9, "hours": 2.5},
         {"iteration": 3, "step": 12, "hours": 1.5},
@@ -160,7 +160,7 @@ def make_like(found, iteration):
 
 
 def test_a_number_that_was_changed_by_hand_is_damage(tmp_path):
-    """state.json still reads well; it is not what was saved."""
+    """state.json can still be read, but is not the saved one."""
     checkpoint.save(tmp_path, make(4), keep=3)
     state = tmp_path / "000004" / "state.json"
     assert '"step": 40' in state.read_text()
@@ -170,7 +170,7 @@ def test_a_number_that_was_changed_by_hand_is_damage(tmp_path):
 
 
 def test_a_checkpoint_with_the_checksums_of_another_is_damaged(tmp_path):
-    """Whole files, but of two checkpoints: refused."""
+    """All files are whole, but they belong to two checkpoints."""
     for iteration in (1, 2):
         checkpoint.save(tmp_path, make(iteration, seed=iteration), keep=3)
     os.replace(tmp_path / "000001" / "model.safetensors", tmp_path / "000002" / "model.safetensors")
@@ -196,7 +196,7 @@ def test_two_damaged_checkpoints_of_one_iteration_are_both_kept(tmp_path):
 
 
 def test_a_checkpoint_of_another_schema_is_not_used(tmp_path):
-    """Its sums are right; its version is not."""
+    """The checksums are right and the version is not."""
     checkpoint.save(tmp_path, make(1), keep=3)
     state, sums = tmp_path / "000001" / "state.json", tmp_path / "000001" / "sha256"
     old = hashlib.sha256(state.read_bytes()).hexdigest()

@@ -70,7 +70,7 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_one_that_had_none_is_no
 
 
 def test_a_checkpoint_that_is_gone_is_noticed_in_a_long_run(tmp_path):
-    """Its metrics.jsonl is larger than other text files may be."""
+    """The run's metrics.jsonl is larger than other text files may be."""
     text = record("checkpoint", 4, 60) + (record("iteration", 4, 60, note="x" * 2**20) * 17)
     (tmp_path / "metrics.jsonl").write_text(text)
     with pytest.raises(Refusal, match="after iteration 4"):
@@ -78,7 +78,7 @@ def test_a_checkpoint_that_is_gone_is_noticed_in_a_long_run(tmp_path):
 
 
 def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(tmp_path):
-    """Also where an older one is this run's, and where the run is to start again."""
+    """This holds where an older checkpoint is this run's, and where the run is to start again."""
     folder, ours = tmp_path / "checkpoints", make(1)
     folder.mkdir()
     checkpoint.save(folder, ours, keep=3)

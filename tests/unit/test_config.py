@@ -423,7 +423,7 @@ def test_a_file_that_has_moved_is_no_change_of_the_configuration():
 
 
 def test_a_file_that_cannot_be_read_now_ends_the_start_resumable(tmp_path, monkeypatch):
-    """A job that is started again while its file server is away is to be tried again."""
+    """A job that is started again while its file server is away must be started once more."""
 
     def fail(*_):
         raise OSError(116, "Stale file handle")

@@ -43,7 +43,7 @@ def test_a_stop_reaches_all_ranks_in_their_next_sum(world):
 
 
 def test_an_interrupt_ends_the_process_only_after_a_first_one():
-    """Not where the run is stopping for another reason, or has heard of another rank's first one before its own."""
+    """An interrupt is a first one where the run stops for another reason or another rank was interrupted before."""
     requests = Requests()
     requests.stop = True
     requests._interrupt()

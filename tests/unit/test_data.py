@@ -1,4 +1,4 @@
-"""The games of a run as data for other programs: what the files say of themselves, and the programs of docs/data.md."""
+"""The games of a run as data for other programs: the descriptions in the files, and the programs of docs/data.md."""
 
 import re
 import subprocess

@@ -102,7 +102,7 @@ def test_new_weights_again_and_again_take_no_more_memory(engine_of):
 
 
 def test_results_of_a_batch_stay_when_the_engine_evaluates_another(engine_of):
-    """What it returned is not a view of what it works in, and its input is left alone."""
+    """A result is not a view of the engine's buffers, and the engine does not change its input."""
     engine = engine_of[0](trained())
     planes = CONNECT4.planes(positions(70))
     before, first = planes.copy(), engine.evaluate(planes[:9])
@@ -112,7 +112,7 @@ def test_results_of_a_batch_stay_when_the_engine_evaluates_another(engine_of):
 
 
 def test_a_position_is_worth_the_same_in_any_batch(engine_of):
-    """Filled up or cut to pieces, to the rounding of the precision."""
+    """Batches are padded or cut to pieces. The values agree to the rounding of the precision."""
     make, bf16 = engine_of
     engine, planes = make(trained()), CONNECT4.planes(positions(133))
     whole = engine.evaluate(planes)
@@ -140,7 +140,7 @@ def test_graphs_for_a_gpu_are_few_and_no_more_than_twice_as_large_as_needed():
 
 
 def test_sizes_are_few_and_hold_their_pieces():
-    """16 sizes whatever is asked; no piece is filled up by a whole step."""
+    """There are 16 sizes for all batches, and no piece is padded by a whole step."""
     sizes = set()
     for n in range(1, 400):
         cut = list(pieces(n, 64, 4))

@@ -1,4 +1,4 @@
-"""Files that can be seen are whole."""
+"""Every file that can be seen is whole."""
 
 import errno
 import math
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize("given, kept", [("0", "0o27"), ("0o77", "0o77")])
 def test_new_files_of_every_command_are_private(given, kept):
-    """Also where the user's umask allows more; what it forbids stays forbidden."""
+    """This holds where the user's umask allows more, and what it forbids stays forbidden."""
     code = f"import os; from az_mpi import __main__; os.umask({given}); __main__.main(['verify', 'no run'])"
     done = subprocess.run([sys.executable, "-c", f"{code}; print(oct(os.umask(0)))"], capture_output=True, text=True)
     assert done.stdout.split() == [kept], done.stderr
@@ -88,7 +88,7 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path):
 
 
 def test_a_folder_that_cannot_be_removed_does_not_hide_the_first_error(tmp_path, monkeypatch):
-    """Such as on a file system that is read-only from one moment to the next, and then no more."""
+    """An example is a file system that becomes read-only for a while."""
 
     def refuse(*arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system")
@@ -119,7 +119,7 @@ def test_leftovers_of_a_process_with_the_same_number_are_not_mixed_in(tmp_path):
 
 
 def test_data_reach_the_disk_before_the_name_does(tmp_path, monkeypatch):
-    """fsync of the file, the rename, fsync of the folder: in this order."""
+    """The order is: fsync of the file, the rename, fsync of the folder."""
     events = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))

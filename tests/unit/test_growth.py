@@ -33,7 +33,7 @@ def a_run(network, blocks):
 
 @pytest.mark.parametrize("kind", BLOCKS.names)
 def test_a_larger_tower_computes_the_same(kind):
-    """Bit for bit, whatever the network has learnt."""
+    """Its outputs are equal bit for bit, whatever the network has learnt."""
     small, large = trained(1, settings(2, kind)), untrained(7, settings(5, kind))
     added = checkpoint.added_blocks(small.state_dict(), large.state_dict())
     assert {name.split(".")[1] for name in added} == {"2", "3", "4"}
@@ -46,7 +46,7 @@ def test_a_larger_tower_computes_the_same(kind):
 
 
 def test_new_blocks_are_those_of_a_new_network_of_the_new_size():
-    """Though the run's own blocks at these places have learnt; the others are as they were."""
+    """The run's own blocks at these places have learnt, and are not used. The other tensors stay."""
     small, mine = trained(1, settings(2)), trained(2, settings(4))
     found, begun = grown(a_run(mine, 4), small.state_dict()), untrained(7, settings(4)).state_dict()
     assert found.keys() == begun.keys()
@@ -126,7 +126,7 @@ def test_the_number_of_blocks_may_rise_and_not_fall(tmp_path):
 
 
 def test_older_networks_of_a_grown_run_are_played(tmp_path):
-    """Its best ones too: they compute what they did."""
+    """This holds for its best networks too: they compute what they computed before."""
     folder = make_run(tmp_path / "run", checkpoints=(1,), best=(1, 2))
     before = [trained_network.read(folder / name) for name in ("checkpoints/000001", "best/000002.safetensors")]
     described = json.loads((folder / "config.json").read_text())

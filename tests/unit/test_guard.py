@@ -1,4 +1,4 @@
-"""What a user's own game returns is checked before compiled code uses it, and no method gets an empty batch."""
+"""Results of a user's game are checked before compiled code uses them, and no method gets an empty batch."""
 
 import dataclasses
 

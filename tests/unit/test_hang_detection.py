@@ -151,7 +151,7 @@ def test_no_rank_leaves_where_the_folder_answers_none(clock, make):
 
 
 def test_a_file_system_may_answer_one_rank_later_than_another(clock, make):
-    """As late as it was away for all, half of hang_s at least."""
+    """The difference may be as long as it was away for all, and half of hang_s at least."""
     ranks = make(HANGS, HANGS)
     assert live(clock, ranks, 300) == []
     ranks[1].answers, ranks[1].slept_s = True, 0.0
@@ -161,7 +161,7 @@ def test_a_file_system_may_answer_one_rank_later_than_another(clock, make):
 
 
 def test_a_rank_whose_folder_answers_now_and_then_stays(clock, make):
-    """Its files are slow, and another one's are not: it has an answer every 15 s."""
+    """The files of one rank are slow, those of another are not. The slow ones answer every 15 s."""
     ranks = make(HANGS, FINE)
     for _ in range(20):
         ranks[0].answers = False
@@ -176,7 +176,7 @@ def test_a_sleeping_rank_whose_folder_answers_leaves(clock, make):
 
 
 def test_of_several_sleeping_ranks_the_first_leaves_and_no_other_for_long(clock, make):
-    """Such as a file that hangs, which root and then the next root read."""
+    """An example is a file that hangs, which root and then the next root read."""
     ranks = make(FINE, SLEEPS, SLEEPS)
     ranks[2].slept_s = 1.5
     [(second, rank, _)] = live(clock, ranks, 200)
@@ -252,7 +252,7 @@ def test_the_probe_of_a_folder_makes_and_removes_a_file(tmp_path, monkeypatch):
 
 
 def test_an_error_of_a_file_system_that_is_gone_is_no_answer(tmp_path, clock, monkeypatch):
-    """Such as ESTALE; that it is full is one."""
+    """ESTALE is such an error. An error of a full file system is an answer."""
     said = [errno.ESTALE]
 
     def create(path, body):

@@ -154,7 +154,7 @@ ENGINES = {"torch": TorchEngine, "openvino": lambda *what: OpenVinoEngine(*what[
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_engines_answer_by_name(configured, name):
-    """Also with other layers, methods and functions than those of the built-in heads."""
+    """The head has other layers, methods and functions than the built-in ones."""
     if name == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     heads = (*configured.network.heads, f"{ROOT}/examples/own_head.py:MovesLeft")
@@ -286,7 +286,7 @@ def wdl_network(seed=1):
 
 
 def test_targets_of_win_draw_and_loss():
-    """Half of the outcome, half of the search's value, by hand."""
+    """The targets are half of the outcome and half of the search's value, by hand."""
     head = wdl_network().heads["value"]
     columns = {
         "value": np.array([1, -1, 0, 0, 1], np.float32),
@@ -330,7 +330,7 @@ def test_win_draw_and_loss_in_int8():
 @pytest.mark.parametrize("mode", ["default", "error"])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_pooling_and_rows_by_hand_with_their_gradients(mode, layout):
-    """In runs that are deterministic and in others, whatever the order in memory."""
+    """This holds in deterministic and other runs, whatever the order in memory."""
     cells = torch.tensor([[[[1.0, -5.0], [2.0, 6.0]], [[-1.0, -2.0], [-3.0, -6.0]]]])
     torch.set_deterministic_debug_mode(mode)
     try:

@@ -130,7 +130,7 @@ def test_silence_while_root_itself_slept_does_not_count():
 
 
 def test_the_address_that_reaches_root_is_found_and_kept(listener):
-    """Of two addresses nobody listens at the first; then the way is lost, and found again."""
+    """No socket listens at the first of two addresses. Then the route is lost and found again."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
         nobody.bind(("127.0.0.1", 0))
         addresses = [nobody.getsockname(), ("127.0.0.1", listener.port)]
@@ -245,7 +245,7 @@ def test_every_rank_of_a_world_finds_root(world, tmp_path):
 
 
 def test_a_silent_rank_is_reported_once_and_one_that_took_leave_is_not(say, listener, monkeypatch):
-    """Rank 0 was never heard, 1 falls silent, 2 says that it ends."""
+    """Rank 0 was never heard, rank 1 falls silent, rank 2 says that it ends."""
     missed = []
     monkeypatch.setattr(listener, "_silence_s", 0.6)
     monkeypatch.setattr(listener, "_on_silence", missed.append)

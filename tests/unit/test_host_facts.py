@@ -1,4 +1,4 @@
-"""What a host is and has."""
+"""The facts of a host: its versions, sources and hardware."""
 
 import json
 import platform
@@ -20,7 +20,7 @@ def test_facts_of_this_host_survive_json():
 
 
 def test_facts_of_a_folder_without_the_package_are_empty(tmp_path):
-    """No az_mpi, no packages; and only the text of the file."""
+    """There are no az_mpi and no packages, and the program is only the text of the file."""
     program = (ROOT / "az_mpi/core/host_facts.py").read_text() + f"\nprint(HostFacts.look({str(tmp_path)!r}))\n"
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, capture_output=True, text=True, check=True)
     assert "az_mpi=None, sources={}" in done.stdout and "'torch': None" in done.stdout and "networks=[]" in done.stdout

@@ -1,4 +1,4 @@
-"""Which hosts a job gets: as hosts are lost, come back, are added and removed."""
+"""The hosts that a job gets when hosts are lost, return, are added and removed."""
 
 from argparse import Namespace
 

@@ -155,7 +155,7 @@ def test_either_error_above_its_bound_is_a_problem(kl, value_error, bad):
 
 @needs_int8
 def test_calibration_uses_the_positions_given_last():
-    """Positions of which none has a stone say too little of those that have some."""
+    """Ranges measured on empty boards do not fit positions with stones."""
     network, empty = trained(3), PLANES.copy()
     empty[: int8.NUM_RANGES] = CONNECT4.planes(CONNECT4.initial(1))
     engine = Int8Engine(network, CONNECT4, 1, "fp32", PLANES)
@@ -211,7 +211,7 @@ def test_auto_is_int8_only_where_it_may_measure_and_int8_is_faster(monkeypatch, 
 
 @needs_int8
 def test_a_timing_tells_which_engine_is_faster():
-    """Of the same engine, with as much again to do."""
+    """The slower engine is the same one with twice the work."""
     engine, _ = choice("openvino", "int8")
 
     class Twice:

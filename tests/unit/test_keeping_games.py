@@ -1,4 +1,4 @@
-"""What a survivor does with its games when a rank was lost, and how the next root comes to write."""
+"""The games of survivors after a rank was lost, and how the next root takes over the files."""
 
 import errno
 import logging
@@ -79,7 +79,7 @@ def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
 
 
 def test_the_next_root_waits_while_the_file_system_fails(monkeypatch, tmp_path, caplog):
-    """By the writer, whose own tests show when it gives up."""
+    """The writer waits. Its own tests show when it gives up."""
 
     class Taken:
         def check(self):

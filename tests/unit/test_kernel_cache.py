@@ -159,7 +159,7 @@ def test_kernels_run_where_nothing_can_be_written_and_the_reason_is_logged_once(
 
 
 def test_kernels_run_where_no_folder_can_be_made(use, mine, cache, tmp_path, monkeypatch, caplog):
-    """Neither where NUMBA_CACHE_DIR says, nor beside the file, nor in the home."""
+    """No folder can be made where NUMBA_CACHE_DIR points, beside the file, or in the home."""
     (mine.parent / "__pycache__").touch()
     cache.touch()
     (tmp_path / "home").touch()

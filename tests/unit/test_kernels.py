@@ -1,4 +1,4 @@
-"""Compiling ahead: that nothing is left to be compiled later, and where what is compiled is kept."""
+"""Compiling ahead of a run leaves nothing to be compiled later and keeps the code in a folder."""
 
 import os
 import stat

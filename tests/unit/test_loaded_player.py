@@ -1,4 +1,4 @@
-"""A player in a program: what a search and an evaluation return, and what is said of wrong states."""
+"""A player in a program: results of a search and of an evaluation, and errors for wrong states."""
 
 import numpy as np
 import pytest

@@ -71,7 +71,7 @@ def test_a_lost_node_may_return_under_another_name(start):
 
 
 def test_a_nodes_file_that_vanishes_for_a_moment_is_no_loss(start, monkeypatch):
-    """As where a file system fails while it is rewritten."""
+    """This happens where a file system fails while the file is rewritten."""
     monkeypatch.setattr(nodes, "GONE_S", 5)
     with start(0, "host0") as root, start(1, "host1"):
         meeting = meet(root)
@@ -156,7 +156,7 @@ def test_a_folder_that_hangs_makes_no_node_silent(seen, monkeypatch):
 
 
 def test_a_full_disk_makes_no_node_silent(seen, monkeypatch):
-    """Nobody can write a beat; the run waits for room too."""
+    """No node can write a beat, and the run waits for space too."""
     with monkeypatch.context() as patch:
         patch.setattr("os.rename", fail)
         with pytest.raises(OSError):

@@ -1,4 +1,4 @@
-"""Standard streams that are closed, on a full disk, or read by nobody."""
+"""Standard streams that are closed, on a full disk, or without a reader."""
 
 import json
 import os
@@ -103,7 +103,7 @@ def test_a_reader_that_takes_all_sees_a_success():
     assert done.stdout.startswith("usage: ") and done.stderr == "" and done.stdout.endswith("\n0\n")
 
 
-# Goes on without standard output, prints a second time once there is room, and tells the status.
+# The program continues without standard output, prints again once there is space, and reports the status.
 OUTLIVES = """
 import os, sys
 from az_mpi.core import printing
@@ -126,7 +126,7 @@ def test_a_run_outlives_its_output_and_prints_again_when_it_can(tmp_path):
 
 @pytest.mark.parametrize("unbuffered", [[], ["-u"]])
 def test_output_that_does_not_block_waits_for_its_reader(unbuffered):
-    """As where another program has set O_NONBLOCK on the pipe that both write to."""
+    """This happens where another program has set O_NONBLOCK on the pipe that both write to."""
     program = (
         "import os\nfrom az_mpi.core import printing\nprinting.prepare()\nos.set_blocking(1, False)\n"
         "print('x' * 300_000, flush=True)"

@@ -1,4 +1,4 @@
-"""Who plays how many games."""
+"""The numbers of games that ranks play."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ def test_split_evenly_is_fair(total, parts):
 @pytest.mark.parametrize("missing", [list(range(11)), [2, 3, 5, 20, 21, 22, 40], [], [9]])
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_shares_of_all_ranks_are_the_games_of_one(missing, size):
-    """Each index exactly once, each rank an even share, and the same games as one rank plays."""
+    """Each index is played once, each rank has an even share, and the games are those of one rank."""
     missing = np.array(missing, np.int64)
 
     def share(rank, size):

@@ -1,4 +1,4 @@
-"""The registry: names, arguments, files and modules of the user's own, and what is said of wrong ones."""
+"""The registry: names, arguments, users' files and modules, and the errors for wrong ones."""
 
 import sys
 
@@ -142,7 +142,7 @@ def test_a_class_of_a_users_file_is_found_and_made(tmp_path):
     module, source = registry.load(str(path))
     assert source.content.decode() == OWN and module.Rules is type(made) and sys.modules[module.__name__] is module
     path.write_text("changed")
-    assert registry.load(str(path))[1] == source, "what was loaded is what is told of"
+    assert registry.load(str(path))[1] == source, "the source is the one that was loaded"
     assert "Rules needs size" in refusal(THINGS.check, name)
     assert "ValueError: size is 0, and must be at least 1" in refusal(make, f"{name}(size=0)")
     assert "did you mean Rules?" in refusal(THINGS.find, f"{path}:Ruls")
@@ -179,7 +179,7 @@ def test_a_class_of_an_installed_module_is_found_and_made(tmp_path, monkeypatch)
 
 
 def test_a_copy_of_a_file_is_the_same_module(tmp_path):
-    """Such as the one in a run's folder: its classes are those that the run uses."""
+    """A copy in a run's folder has the classes that the run uses."""
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "own.py").write_text(OWN + "\n# the same")

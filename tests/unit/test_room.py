@@ -1,4 +1,4 @@
-"""The room that a job needs on each host beside the run's folder."""
+"""The space that a job needs on each host beside the run's folder."""
 
 import dataclasses
 import os

@@ -94,7 +94,7 @@ def test_a_folder_without_room_is_refused_before_anything_is_written(tmp_path):
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.ESTALE])
 @pytest.mark.parametrize("where", ["listdir", "open", "link"])
 def test_a_run_whose_file_system_fails_can_be_started_later(tmp_path, monkeypatch, code, where):
-    """Unlike a first start, whose user is there to name another folder, and unlike what would fail again."""
+    """A first start is refused, since its user can name another folder, and so is one that would fail again."""
     run, real = tmp_path / "run", getattr(os, where)
 
     def begin():
@@ -124,7 +124,7 @@ def test_a_run_whose_file_system_fails_can_be_started_later(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("mebibytes, kind", [(2, NotNow), (20, RunFolderError)])
 def test_a_run_without_room_can_be_started_once_there_is_some(tmp_path, monkeypatch, mebibytes, kind):
-    """But not where it would never fit."""
+    """A start that would never fit is refused for good."""
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=5, f_blocks=30, f_frsize=2**20))
     with pytest.raises(Refusal, match="5.0 MiB are free.*\n.*make room") as caught:
@@ -133,7 +133,7 @@ def test_a_run_without_room_can_be_started_once_there_is_some(tmp_path, monkeypa
 
 
 def test_a_file_without_the_right_to_read_is_not_damaged(tmp_path, monkeypatch):
-    """Such as what root has left in the run of another user."""
+    """An example is a file that root has left in another user's run."""
     for _ in range(2):
         prepare(tmp_path, make_config(), HOSTS, fresh=False)
     before, real = listing(tmp_path), os.open

@@ -1,4 +1,4 @@
-"""Segments: what is written is what is read, by us and by plain h5py; damage is an error, never other data."""
+"""A segment is read as it was written, by az_mpi and by h5py alone. Damage is an error, never other data."""
 
 import os
 import shutil

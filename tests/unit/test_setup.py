@@ -1,4 +1,4 @@
-"""tools/setup.sh, up to where it would take packages from elsewhere."""
+"""tools/setup.sh, up to where it would download packages."""
 
 import os
 import shutil
@@ -95,7 +95,7 @@ def test_a_venv_that_another_user_cannot_run_is_refused_and_stays(checkout, lent
 
 @as_another
 def test_a_venv_of_another_user_that_is_not_ready_is_refused_and_stays(checkout, lent):
-    """Whether or not that user may write there, and even if another Python is asked for."""
+    """This holds whether or not that user can write there, and where another Python is asked for."""
     before = lent(shutil.which("python3", path="/usr/bin:/bin"))
     for mode in (0o755, 0o777):
         (checkout / ".venv").chmod(mode)

@@ -1,4 +1,4 @@
-"""What slurm/common.sh makes of mpirun's end, by stand-ins for mpirun and scontrol; tests/cluster has real ones."""
+"""slurm/common.sh after the end of mpirun, with stand-ins for mpirun and scontrol; tests/cluster has real ones."""
 
 import json
 import subprocess

@@ -54,7 +54,7 @@ def test_a_launcher_that_ends_by_itself_is_not_killed(launched):
 
 
 def test_a_process_that_is_no_launcher_is_not_killed(launched):
-    """Such as a script between mpirun and the rank."""
+    """An example is a script between mpirun and the rank."""
     launcher = launched("wrapper")
     watchdog.end_job_of(launcher.pid)
     assert launcher.poll() is None

@@ -1,4 +1,4 @@
-"""python -m az_mpi verify: what is damaged is found and fixed; and damage at random is found or does no harm."""
+"""python -m az_mpi verify: damage is found and fixed, and random damage is found or does no harm."""
 
 import errno
 import json
@@ -265,7 +265,7 @@ def test_5000_random_flips_and_cuts_are_noticed_or_do_no_harm(whole, tmp_path):
 
 
 def test_a_segment_of_a_stranger_is_at_worst_refused(whole, tmp_path):
-    """Its sum is right; its columns do not fit each other."""
+    """The checksum is right, and the columns do not fit each other."""
     import h5py
 
     def rewritten(change):
@@ -322,7 +322,7 @@ def test_every_problem_is_a_line_for_people(run, capsys):
 
 @pytest.mark.timeout(120)
 def test_a_path_that_is_no_plain_file_is_set_aside(run, capsys):
-    """Nobody waits for a pipe's other end, and 64 GiB of nothing are not read."""
+    """The command does not wait for a pipe's other end, and does not read 64 GiB of zeros."""
     large = ["checkpoints/000002/model.safetensors", "best/000009.safetensors", "games/000009-000.h5"]
     for name in large:
         (run / name).touch()

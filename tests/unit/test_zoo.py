@@ -1,4 +1,4 @@
-"""Networks that come with az_mpi: each loads, plays and is as strong as it says; how one gets there."""
+"""Networks that come with az_mpi: each plays and is as strong as it says. A run's network can become one."""
 
 import json
 import subprocess
