@@ -17,7 +17,7 @@ class Rules(connect4.Rules):
 """
 
 
-def test_the_check_of_a_game_prints_its_speed_a_board_and_its_cost(capsys):
+def test_a_game_is_checked_timed_drawn_and_its_cost_told(capsys):
     assert check_game.main(["tictactoe"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("tictactoe: 9 actions, 2 planes of 3 x 3, 8 symmetries, at most 9 plies, 4 bytes a state")
@@ -33,7 +33,7 @@ def test_the_check_of_a_game_prints_its_speed_a_board_and_its_cost(capsys):
         assert word in said
 
 
-def test_broken_rules_and_wrong_names_end_the_check_with_their_reason(capsys, tmp_path):
+def test_broken_rules_and_wrong_names_are_told(capsys, tmp_path):
     (tmp_path / "own.py").write_text(BROKEN)
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1
     said = capsys.readouterr().out
@@ -52,7 +52,7 @@ def test_broken_rules_and_wrong_names_end_the_check_with_their_reason(capsys, tm
         ("def play(self, states, actions):\n        return states[99]", "own.py, line 6: IndexError"),
     ],
 )
-def test_each_mistake_in_a_game_is_one_line(capsys, tmp_path, mistake, told):
+def test_mistakes_in_a_game_are_told_in_a_line(capsys, tmp_path, mistake, told):
     (tmp_path / "own.py").write_text(BROKEN.replace("max_plies = 7", mistake))
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("broken: ")]
@@ -92,7 +92,7 @@ class Firsts(Ways):
         return ended, np.where(self.to_play(states) == 0, abs(value), -abs(value))
 
 
-def test_the_check_draws_a_drawn_board_and_names_results_that_never_occur():
+def test_a_draw_is_drawn_where_nobody_wins_and_a_result_that_never_comes_is_named():
     draw, never = check_game.drawn_ends(Draws(3), np.random.default_rng(1)).split("\n\n")
     assert draw.startswith("a random game with a draw") and "who began or a win of the player who moved second" in never
     _, never = check_game.drawn_ends(Firsts(3), np.random.default_rng(1)).split("\n\n")
@@ -119,7 +119,7 @@ class Rules(Boxes):
 """
 
 
-def test_a_warning_is_printed_and_the_status_stays_0(capsys, tmp_path):
+def test_a_warning_is_plain_to_see_and_no_failure(capsys, tmp_path):
     (tmp_path / "own.py").write_text(WARNED)
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 0
     said = capsys.readouterr().out.splitlines()

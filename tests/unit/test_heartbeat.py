@@ -57,7 +57,7 @@ def heard(listener, rank=1):
     return listener.beats()[rank].content
 
 
-def test_a_datagram_is_read_with_the_right_token_only():
+def test_a_datagram_is_read_by_who_knows_the_token_alone():
     assert unpack(TOKEN, pack(TOKEN, {"a": [1, "x"]})) == {"a": [1, "x"]}
     assert unpack("another", pack(TOKEN, {"a": 1})) is None
     datagram = bytearray(pack(TOKEN, {"a": 1}))
@@ -215,7 +215,7 @@ def test_last_words_are_said_until_root_has_acted_on_them():
     listener.close()
 
 
-def test_last_words_end_in_a_bounded_time_where_root_is_gone(monkeypatch):
+def test_last_words_to_nobody_end_in_a_bounded_time(monkeypatch):
     monkeypatch.setattr(heartbeat, "LAST_WORDS_S", 0.2)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -244,8 +244,8 @@ def test_every_rank_of_a_world_finds_root(world, tmp_path):
     monitor.close()
 
 
-def test_a_silent_rank_is_reported_once_and_one_that_took_leave_is_not(say, listener, monkeypatch):
-    """Rank 0 was never heard, rank 1 falls silent, rank 2 says that it ends."""
+def test_who_falls_silent_is_missed_once_and_who_says_farewell_is_not(say, listener, monkeypatch):
+    """Rank 0 was never heard, 1 falls silent, 2 says that it ends."""
     missed = []
     monkeypatch.setattr(listener, "_silence_s", 0.6)
     monkeypatch.setattr(listener, "_on_silence", missed.append)

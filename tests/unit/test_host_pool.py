@@ -1,4 +1,4 @@
-"""The hosts that a job gets when hosts are lost, return, are added and removed."""
+"""Which hosts a job gets: as hosts are lost, come back, are added and removed."""
 
 from argparse import Namespace
 
@@ -28,7 +28,7 @@ def test_a_host_that_is_lost_often_is_waited_for_longer(host_pool):
     assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600] and host_pool.may_return("a")
 
 
-def test_hosts_are_chosen_by_their_names_and_slots(host_pool):
+def test_widths(host_pool):
     def width(*names):
         chosen, np = host_pool.choose(names)
         return ",".join(map(str, chosen)), np
@@ -49,7 +49,7 @@ def test_hosts_are_chosen_by_their_names_and_slots(host_pool):
         ("a", [], "among the hosts already"),
     ],
 )
-def test_impossible_changes_of_hosts_are_refused(host_pool, add, remove, says):
+def test_changes_that_cannot_be(host_pool, add, remove, says):
     with pytest.raises(Refusal, match=says):
         host_pool.check(hosts.parse(add) if add else [], remove)
 

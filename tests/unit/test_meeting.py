@@ -53,7 +53,7 @@ def is_there(meeting, host):
     return bool(meeting.present([host]))
 
 
-def test_a_lost_node_may_return_under_another_name(start):
+def test_a_node_that_is_lost_is_missed_and_may_come_back_under_another_name(start):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
@@ -70,8 +70,8 @@ def test_a_lost_node_may_return_under_another_name(start):
             assert [one["host"] for one in root.content["members"]] == ["host0", "host9"]
 
 
-def test_a_nodes_file_that_vanishes_for_a_moment_is_no_loss(start, monkeypatch):
-    """This happens where a file system fails while the file is rewritten."""
+def test_a_file_that_is_away_for_a_moment_is_no_loss(start, monkeypatch):
+    """As where a file system fails while it is rewritten."""
     monkeypatch.setattr(nodes, "GONE_S", 5)
     with start(0, "host0") as root, start(1, "host1"):
         meeting = meet(root)
@@ -128,7 +128,7 @@ def test_a_node_whose_file_stands_still_is_lost(seen):
 
 
 @pytest.mark.parametrize("what", ["names", "read"])
-def test_a_folder_that_cannot_be_read_makes_no_node_silent(seen, monkeypatch, what):
+def test_a_folder_that_cannot_be_read_makes_nobody_silent(seen, monkeypatch, what):
     """But one that is never read again is given up, and nobody is back who cannot be seen."""
     for _ in range(5):
         with monkeypatch.context() as patch:
@@ -141,7 +141,7 @@ def test_a_folder_that_cannot_be_read_makes_no_node_silent(seen, monkeypatch, wh
     assert seen.look(nodes.BLIND_S + 1) and seen.other.failed
 
 
-def test_a_folder_that_hangs_makes_no_node_silent(seen, monkeypatch):
+def test_a_folder_that_hangs_makes_nobody_silent(seen, monkeypatch):
     """All nodes hang in it and come back at about the same time; the first of them must not miss the others."""
     names = seen.folder.names
 
@@ -155,8 +155,8 @@ def test_a_folder_that_hangs_makes_no_node_silent(seen, monkeypatch):
     assert seen.look(nodes.DEAD_S)
 
 
-def test_a_full_disk_makes_no_node_silent(seen, monkeypatch):
-    """No node can write a beat, and the run waits for space too."""
+def test_a_full_disk_makes_nobody_silent(seen, monkeypatch):
+    """Nobody can write a beat; the run waits for room too."""
     with monkeypatch.context() as patch:
         patch.setattr("os.rename", fail)
         with pytest.raises(OSError):
@@ -166,8 +166,8 @@ def test_a_full_disk_makes_no_node_silent(seen, monkeypatch):
     assert seen.look(nodes.DEAD_S + 1)
 
 
-def test_a_node_obeys_requests_once_the_folder_can_be_read(start, monkeypatch, capfd):
-    """This also holds for a command that it had read and whose result it could not write."""
+def test_a_node_does_what_it_is_asked_for_once_the_folder_can_be_read(start, monkeypatch, capfd):
+    """Also a command that it was told of, and whose result it could not write."""
     monkeypatch.setattr(joiner, "listen", lambda caught: None)  # for a main thread
     with start(0, "host0") as root, start(1, "host1") as node:
         served = []
@@ -232,7 +232,7 @@ def test_each_signal_of_a_node_is_passed_on_once_also_of_one_that_came_back(star
             wait_until(lambda: meeting.poll(set())[0] == [signal.SIGUSR1])
 
 
-def test_nodes_that_do_not_agree_are_refused_with_both_values(start):
+def test_nodes_that_do_not_agree_hear_of_each_other_and_are_refused(start):
     with start(0, "host0") as root, start(1, "host1", cwd="/elsewhere"):
         with pytest.raises(Refusal, match="node 1 \\(host1\\): the current folder is"):
             meet(root)

@@ -28,13 +28,13 @@ OLD, RUNNING, STOPPED, FAILED, FINISHED = (
         (140, RUNNING, (140, False, False)),
     ],
 )
-def test_the_outcome_follows_from_the_record_and_not_from_mpiruns_status_alone(code, record, expected):
+def test_mpirun_alone_does_not_tell(code, record, expected):
     """Open MPI ends with 0 or 255 where it has lost a host; what an earlier job has recorded does not count."""
     assert outcome(code, record, OLD) == Outcome(*expected)
 
 
 @pytest.mark.parametrize("code, lost, expected", [(0, False, 0), (0, True, 70), (1, True, 1), (75, True, 75)])
-def test_the_status_of_a_program_without_a_record_is_its_outcome(code, lost, expected):
+def test_what_keeps_no_record_is_believed(code, lost, expected):
     assert outcome(code, lost=lost).status == expected
 
 

@@ -117,7 +117,7 @@ def test_play_until_stops_when_the_total_is_reached_and_keeps_the_games_under_wa
         assert indices == list(range(len(indices)))
 
 
-def test_play_until_counts_from_the_numbers_it_is_given():
+def test_play_until_counts_from_what_it_is_told():
     """Games given to an earlier iteration do not count; those finished since, while others trained, do."""
     player = make_player()
     play_until(player, Others(), 0, 1, 0, 12, silent)
@@ -137,7 +137,7 @@ def test_other_ranks_games_count():
 
 
 @pytest.mark.parametrize("request_of_one", [{"stop": 1}, {"save": 1}, {"exchange": 1}])
-def test_play_until_ends_for_a_request_and_later_continues_there(request_of_one):
+def test_play_until_ends_for_a_request_and_goes_on_where_it_was(request_of_one):
     player, world = make_player(), Others(requests={3: request_of_one})
     total = play_until(player, world, 2, 1, 0, 1000, silent)
     assert len(world.asked) == 3 and total._asdict().items() >= request_of_one.items()

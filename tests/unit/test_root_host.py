@@ -1,5 +1,5 @@
-"""Root's host is the first in mpirun's list or the configured one, and its ranks come first. Other hosts that a
-configuration names are checked too."""
+"""Which host is root: what stands first in an mpirun's list, and in which order ranks are then. And the other hosts
+that a configuration names."""
 
 import pytest
 

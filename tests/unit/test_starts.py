@@ -75,7 +75,7 @@ def player(parallel_games=8, given=True, **settings):
 
 
 @pytest.mark.parametrize("cap", [0, 12])
-def test_records_of_games_tell_where_these_began_and_follow_the_rules(cap):
+def test_their_records_tell_where_they_began_and_follow_the_rules(cap):
     made = player(max_plies=cap)
     record, begins = play_games(made, range(30)), []
     assert by_id(record) and len(record.games) == 30 and not made.live.any()

@@ -86,7 +86,7 @@ def test_a_slow_rank_is_given_a_multiple_of_its_longest_step():
     assert LONGER * 4.0 - 2 * LOOK_S <= rank.stay(1000) <= LONGER * 4.0 + 2 * LOOK_S
 
 
-def test_hang_s_of_0_leaves_only_the_longest_limit():
+def test_0_turns_it_off_but_for_the_longest():
     rank = Rank(0.0)
     rank.step(0.5)
     assert rank.stay(PATIENCE_S / 2, stopped=True) is None
@@ -175,7 +175,7 @@ def dog_lives(pid):
         return False
 
 
-def test_signs_of_life_before_the_watchdog_starts_are_not_counted():
+def test_before_it_is_started_signs_of_life_go_nowhere():
     with watchdog.steps():
         watchdog.step()
     watchdog.tick()
