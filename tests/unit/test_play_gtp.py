@@ -101,7 +101,7 @@ def test_a_move_is_played_with_lines_about_the_search(clock, style):
     assert len(channel.moves()) == 1
 
 
-def test_malformed_lines_are_answered_with_an_error_and_change_nothing():
+def test_malformed_gtp_lines_are_errors_and_change_nothing():
     channel, rng = Channel(), random.Random(5)
     channel.good("play b c3")
     for _ in range(600):
