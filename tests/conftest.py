@@ -7,18 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import az_mpi  # noqa: F401  it names the folder of Numba's cache
-
-# Of two processes that compile the same function for different types at the same time, Numba's cache can give one the
-# other's code: both take the next free number, and the later index goes with whichever code was written last. So every
-# worker but the first one has a cache of its own, and so have the programs that its tests start. It begins with what
-# `make setup` compiled.
-WORKER = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
-if WORKER != "gw0":
-    SHARED = Path(os.environ["NUMBA_CACHE_DIR"])
-    os.environ["NUMBA_CACHE_DIR"] = f"{SHARED}-{WORKER}"
-    if SHARED.is_dir() and not Path(os.environ["NUMBA_CACHE_DIR"]).exists():
-        shutil.copytree(SHARED, os.environ["NUMBA_CACHE_DIR"])
+import az_mpi  # noqa: F401  it names the folder of Numba's cache, which the programs of tests use too
 
 
 def pytest_collection_modifyitems(items):
