@@ -19,12 +19,13 @@ if __name__ == "__main__":
 from az_mpi.config import command_line  # noqa: E402
 from az_mpi.config import load as configuration  # noqa: E402
 from az_mpi.core import printing  # noqa: E402
-from az_mpi.core.exit_codes import DONE, INTERNAL, INTERRUPTED, RESUMABLE  # noqa: E402
-from az_mpi.core.files import have_home, keep_private, open_plain, passes  # noqa: E402
+from az_mpi.core.exit_codes import DONE, INTERNAL  # noqa: E402
+from az_mpi.core.files import have_home, keep_private, open_plain  # noqa: E402
 from az_mpi.core.printing import environment_rank, print_once  # noqa: E402
-from az_mpi.core.problems import OwnCodeError, Refusal, need_current_folder  # noqa: E402
-from az_mpi.core.signals import Requests, Stopped, TrainingFailed  # noqa: E402
+from az_mpi.core.problems import Refusal, need_current_folder  # noqa: E402
+from az_mpi.core.signals import Requests  # noqa: E402
 from az_mpi.liveness import watchdog  # noqa: E402
+from az_mpi.mpi.frame import Frame  # noqa: E402
 from az_mpi.storage.run_folder import config_of  # noqa: E402
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def leave(status: int) -> None:
 
 
 def start(arguments: command_line.Arguments) -> int:
-    """Join the MPI job, run the mode and return the exit status. An unexpected exception on a rank ends the job."""
+    """Join the MPI job, run the mode and return the exit status, see `Frame`. Raises Refusal if the job is refused."""
     keep_private()
     have_home()
     requests = Requests()
@@ -99,62 +100,45 @@ def start(arguments: command_line.Arguments) -> int:
         watchdog.start(environment_rank())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
 
-    from az_mpi.mpi import root_host
-    from az_mpi.mpi.peers import PeerLost
     from az_mpi.mpi.world import World
 
-    world = World.start()
+    frame = LoggedFrame(World.start(), arguments.logdir)
     watchdog.joined()
-    try:
-        config = configuration.loads(world.from_root(lambda: configuration.to_json(config_of(arguments))))
-        world.chunk_bytes = config.exchange.chunk_bytes
-        if arguments.mode == "train":
-            world = root_host.order(world, config.train.root_host)
-        gc.disable()  # it would search all that torch loads for garbage, again and again
-        from az_mpi import modes
-
-        gc.freeze()
-        gc.enable()
-        getattr(modes, arguments.mode)(arguments, config, world, requests)
-        return DONE
-    except OwnCodeError as error:  # perhaps on this rank alone
-        crash(world, arguments.logdir, error.status, str(error))
-        return error.status
-    except Refusal as error:  # raised on every rank
-        if world.is_root:
-            print(error, file=sys.stderr, flush=True)
-        return error.status
-    except Stopped:  # raised on every rank
-        return RESUMABLE
-    except TrainingFailed:  # raised on every rank, root has said why
-        return INTERNAL
-    except PeerLost as error:  # before the run began, or no rank could go on
-        world.revoke()
-        print(f"rank {world.rank} of {world.size} on {world.host}: another rank was lost: {error}", file=sys.stderr)
-        return RESUMABLE
-    except KeyboardInterrupt:
-        world.abort(INTERRUPTED)
-        return INTERRUPTED
-    except BaseException as error:
-        # Errors of a file system that may pass are not internal: the same command goes on afterwards.
-        status = RESUMABLE if passes(error) else INTERNAL
-        crash(world, arguments.logdir, status, traceback.format_exc())
-        return status
+    return frame.run(lambda: work(arguments, requests, frame))
 
 
-def crash(world: "World", folder: Path, status: int, why: str) -> None:
-    """Print which rank failed and why, also to its log file, and end all ranks with exit status `status`."""
-    text = f"rank {world.rank} of {world.size} on {world.host} failed; the job ends\n{why.rstrip()}\n"
-    try:
-        print(text, file=sys.stderr, flush=True)
+def work(arguments: command_line.Arguments, requests: Requests, frame: Frame) -> None:
+    """Give every rank the configuration, order the ranks, and run the mode. Collective over `frame.world`."""
+    from az_mpi.mpi import root_host
+
+    world = frame.world
+    config = configuration.loads(world.from_root(lambda: configuration.to_json(config_of(arguments))))
+    world.chunk_bytes = config.exchange.chunk_bytes
+    if arguments.mode == "train":
+        world = frame.world = root_host.order(world, config.train.root_host)
+    gc.disable()  # it would search all that torch loads for garbage, many times
+    from az_mpi import modes
+
+    gc.freeze()
+    gc.enable()
+    getattr(modes, arguments.mode)(arguments, config, world, requests)
+
+
+class LoggedFrame(Frame):
+    """The frame of this program, whose ranks have logs in the folder of their run."""
+
+    ends_process = True  # by `leave`
+
+    def __init__(self, world: "World", folder: Path):
+        super().__init__(world)
+        self.folder = folder
+
+    def note(self, text: str) -> None:
+        """Append the text to this rank's log, if it has one."""
         logging.shutdown()
-        log = Path(folder) / "logs" / f"rank-{world.rank:03d}.log"
+        log = Path(self.folder) / "logs" / f"rank-{self.world.rank:03d}.log"
         with open(open_plain(log, os.O_WRONLY | os.O_APPEND), "w", errors="backslashreplace") as file:
-            file.write(text)  # only if there is one
-    except OSError:
-        pass  # a full disk may be the cause; the other ranks must not wait
-    finally:
-        world.abort(status)
+            file.write(text)
 
 
 if __name__ == "__main__":

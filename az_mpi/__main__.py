@@ -8,7 +8,7 @@ from pathlib import Path
 from az_mpi.core import shipped
 from az_mpi.core.exit_codes import DONE, USAGE
 from az_mpi.core.files import have_home, keep_private
-from az_mpi.core.printing import finish, prepare
+from az_mpi.core.printing import environment_rank, finish, prepare, print_once
 from az_mpi.core.problems import Refusal, escape, nearest
 
 PROG = "python -m az_mpi"
@@ -53,8 +53,8 @@ def obey(argv: list[str]) -> int:
             raise Refusal(f"{PROG}: error: there is no command {escape(name)}{near}\nAll commands: {PROG} --help")
         return importlib.import_module(COMMANDS[name][0]).main(arguments)
     except Refusal as error:
-        print(error, file=sys.stderr)
-        return error.status
+        # Of a command that mpirun has started on many ranks, all of them come here before they have joined the job.
+        return print_once(f"{error}\n", sys.stderr, error.status, environment_rank())
 
 
 def run_dist() -> None:

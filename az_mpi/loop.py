@@ -1,6 +1,6 @@
 """The main loop: play, exchange, train, broadcast the weights, save, report, evaluate, for the configured iterations.
 
-Every function here is collective, which means that every rank calls it and runs every line of it, but for `show`,
+Every function here is collective, which means that every rank calls it and runs every line of it, except for `show`,
 `save_now` and the saving in `answer`, which root does alone. Only this module acts on a request to stop or to save, and
 on the loss of a rank; what it calls reports them.
 """
@@ -16,7 +16,7 @@ from az_mpi.run import archive, evaluation_phase, exchange, iteration_report, re
 from az_mpi.run.state import Run
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
-from az_mpi.telemetry.console import ProgressBar
+from az_mpi.telemetry.progress_bar import ProgressBar
 
 
 def train(run: Run) -> None:
@@ -30,7 +30,7 @@ def train(run: Run) -> None:
     while True:
         try:
             if evaluation_due(run) and not evaluation_phase.is_done(run):
-                resume.leave_if_unwritable(run)  # an evaluation that is not stored would be due again and again
+                resume.leave_if_unwritable(run)  # an evaluation that is not stored would be due for ever
                 evaluation_phase.evaluate(run, functools.partial(answer, run))
             elif not finished(run):
                 iteration(run)

@@ -29,60 +29,56 @@ from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
 from az_mpi.storage import checkpoint, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
-from az_mpi.telemetry.console import ProgressBar
+from az_mpi.telemetry.progress_bar import ProgressBar
 
 
 def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Start the run in --logdir, or resume it if it is there."""
-    folder, requests.deadline = arguments.logdir, deadline(config.max_hours)
+    folder = arguments.logdir
+    requests.deadline = deadline(config.max_hours)
     named_hosts.check_weights(config.selfplay, world)
     world, num_trainers = placement.place(config, world, placement.choose_device(world))
     watchdog.expect(config.fault.hang_s, world.rank)
     ranks = world.collect(lock.me())
-
-    def wait():
-        watchdog.tick()
-        if requests.stop:
-            raise NotNow("stopped, as a signal asked, before the run began; start the same command again to go on")
-
+    wait = functools.partial(_wait, requests)
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
-    held: lock.Lock | None = None  # by root, on the folder
 
-    def take(setup, network):
-        nonlocal held
+    def take(setup, network, files):
         check_room(setup, network, folder)
         check_network(arguments, config, network)
-        start, held = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
+        start, files.lock = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
         return start
 
+    run = assemble(config, world, folder, take, num_trainers, requests)
     try:
-        run = assemble(config, world, folder, take, num_trainers, requests)
-    except BaseException:
-        if held:
-            held.release()
-        raise
-    try:
-        if world.is_root:
-            run.files.hold(held)
-        run.files.ranks, run.files.token = ranks, world.share(run.files.lock and run.files.lock.token)
+        run.files.ranks = ranks
+        run.files.token = world.share(run.files.lock and run.files.lock.token)
         kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
         _train(run)
     finally:
-        if run.files.lock:  # perhaps taken over from a root that was lost
-            run.files.lock.release()
+        run.files.release()  # of the lock, which this rank may have taken over from a root that was lost
+
+
+def _wait(requests):
+    """Give a sign of life while root waits for another job to end. Raises NotNow if a signal has asked for a stop."""
+    watchdog.tick()
+    if requests.stop:
+        raise NotNow("stopped, as a signal asked, before the run began; start the same command again to continue")
 
 
 def check(config: Config) -> list[str]:
-    """Check what a start would refuse and what needs no MPI: that every plug-in loads and takes its arguments, and that
-    game, network, engine, evaluator, search, optimiser, opponents and solver fit together. It runs the functions of a
-    start, but makes no callbacks, which may do anything. Writes nothing; not collective. Raises Refusal.
+    """Raise Refusal if a start would refuse the configuration, as far as that is known without MPI: every plug-in must
+    load and take its arguments, and game, network, engine, evaluator, search, optimiser, opponents and solver must fit
+    together. This runs the functions of a start, but makes no callbacks, which may do anything. Writes nothing; not
+    collective.
 
-    Return remarks on what this host lacks, a processor's instructions or a program; hosts of the job may have it."""
+    Return remarks on what this host lacks, such as a processor's instructions or a program; hosts of the job may have
+    it."""
     world, remarks = cast(World, Alone()), []
     named_hosts.refuse_weights_without_quota(config.selfplay)
     agreement.same_plugins(world, configuration.plugins(config))
     anywhere = config.network.model_copy(update={"engine": "auto", "precision": "auto"})
-    for network in (config.network, anywhere):  # the second time what the first one did not reach
+    for network in (config.network, anywhere):  # the second one for what the first one did not reach
         try:
             prepare_play(config.model_copy(update={"network": network, "callbacks": ()}), world, Path())
             break
@@ -92,7 +88,7 @@ def check(config: Config) -> list[str]:
 
 
 def check_network(arguments: Arguments, config: Config, network: torch.nn.Module) -> None:
-    """Check that the run in --logdir, if there is one, can go on with this network and with the users' own files.
+    """Check that the run in --logdir, if there is one, can continue with this network and with the users' own files.
     Writes nothing; raises Refusal. Not collective: for root."""
     folder, ours = arguments.logdir, network.state_dict()
     run_folder.check_sources(folder, config, arguments.allow_other_source)

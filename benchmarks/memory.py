@@ -8,7 +8,7 @@ iteration has ended. `growth_mib` is from iteration --settled
 to the last one, each the median of a few samples around it. That includes the replay window, which grows by
 `replay.window_growth` of all positions up to `replay.window_max`: `window_mib` is a rank's share at the end, computed
 from the number of its positions and what those of the newest segment take. `slowdown` is the time of an iteration at
-the end over that at --settled.
+the end over that at --settled. --plot needs matplotlib, which az_mpi itself does not: `pip install matplotlib`.
 """
 
 import json

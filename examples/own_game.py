@@ -61,9 +61,6 @@ class Hex(Game):
         rows = tuple(str(row + 1) for row in range(self.size))
         return Board(players, shape="hex", columns=tuple("abcdefghijklmnopqrs"[: self.size]), rows=rows, edges=(0, 1))
 
-    def show(self, state):
-        return "\n".join(" " * row + line for row, line in enumerate(self.board(state).text().splitlines()))
-
 
 def _joined(stones):
     """Return where stones, bool [B, H, W], join the top row to the bottom one."""

@@ -31,7 +31,7 @@ EARLIER_SHORTCUTS = {"--games_num": "selfplay.num_games"}  # of versions before 
 FLAGS = {"--train_distributed": ("train.ranks", "all"), "--train_distributed_native": ("train.ranks", "root_host")}
 DESCRIPTION = """\
 Train AlphaZero on one machine or on a cluster: every rank that mpirun starts plays games against itself, and all of
-them train, or one for each GPU. Started again on the same --logdir, a run goes on from its last checkpoint."""
+them train, or one for each GPU. Started again on the same --logdir, a run continues from its last checkpoint."""
 EPILOG = """\
 examples:
   python run_dist.py --config_file configs/smoke.json
@@ -51,7 +51,7 @@ exit codes:
   130  interrupted twice (SIGINT)
 docs/trouble.md says what causes each of them, and when mpirun ends with another one.
 
-signals, to mpirun or to a rank: USR1: checkpoint and go on; USR2 (also TERM and INT to a rank itself): store
+signals, to mpirun or to a rank: USR1: checkpoint and continue; USR2 (also TERM and INT to a rank itself): store
 what is finished and leave with status 75. mpirun ends its ranks by force when TERM or INT is sent to it.
 """
 
@@ -85,8 +85,8 @@ class _Print(argparse.Action):
 
 
 class _Set(argparse.Action):
-    """Note an override, key and value. `const` is both for an option without a value, the key for one with a value, and
-    None for KEY=VALUE. The last one for a key counts."""
+    """Note an override, key and value. `const` is (key, value) for an option without a value, the key for one with a
+    value, and None for KEY=VALUE. Of several options for a key the last one counts."""
 
     def __call__(self, parser, namespace, values, option_string=None) -> None:
         if isinstance(self.const, tuple):
@@ -100,50 +100,65 @@ class _Set(argparse.Action):
 def _parser():
     usage = f"[mpirun -n RANKS] {PROG} {{--config_file FILE | --logdir DIR}} [options]"
     parser = Parser(PROG, DESCRIPTION, EPILOG, usage=usage, add_help=False)
-    run = parser.add_argument_group("what to run")
-    run.add_argument(
+    _add_run_options(parser.add_argument_group("what to run"))
+    _add_key_options(
+        parser.add_argument_group("configuration keys", 'VALUE is JSON (3, 0.1, true, ["best"]) or a word.')
+    )
+    _add_information_options(parser.add_argument_group("information, without a run"))
+    return parser
+
+
+def _add_run_options(group):
+    """Add the options that say which run is started, and how."""
+    group.add_argument(
         "--config_file",
         metavar="FILE",
-        help="the configuration, JSON; needed for a new run; without it the run in --logdir goes on with its own",
+        help="the configuration, JSON; needed for a new run; without it the run in --logdir continues with its own",
     )
-    run.add_argument(
+    group.add_argument(
         "--logdir",
         metavar="DIR",
         help="the run's folder, on a file system all hosts share; default: "
         "runs/NAME for a configuration file NAME.json",
     )
-    run.add_argument(
+    group.add_argument(
         "--mode",
         choices=MODES,
         default="train",
         help="train (default), or with the network of an "
         "existing run: eval only measures it, selfplay only makes games",
     )
-    run.add_argument("--fresh", action="store_true", help="start a new run: do not go on with one that is in --logdir")
-    run.add_argument(
+    group.add_argument("--fresh", action="store_true", help="start a new run: do not continue one that is in --logdir")
+    group.add_argument(
         "--without_checkpoint",
         action="store_true",
         help="where no checkpoint of the run is whole: begin again with new weights, and use the games that are stored",
     )
-    run.add_argument(
+    group.add_argument(
         "--allow_other_source",
         action="store_true",
-        help="go on although a file of your own (a game, an evaluator, ...) is not the one that made the run",
+        help="continue although a file of your own (a game, an evaluator, ...) is not the one that made the run",
     )
-    change = parser.add_argument_group("configuration keys", 'VALUE is JSON (3, 0.1, true, ["best"]) or a word.')
-    change.add_argument(
+
+
+def _add_key_options(group):
+    """Add the options that change keys of the configuration."""
+    group.add_argument(
         "--set", type=setting, action=_Set, metavar="KEY=VALUE", help="any key, by its dotted name; may be repeated"
     )
     for option, key in SHORTCUTS.items():
         name = f"{{{','.join(KEYS[key].choices)}}}" if KEYS[key].choices else "VALUE"
         about = f"{key}: {KEYS[key].description}".replace("%", "%%")
-        change.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
+        group.add_argument(option, type=json_or_word, action=_Set, const=key, metavar=name, help=about)
     for option, key in EARLIER_SHORTCUTS.items():
-        change.add_argument(option, type=json_or_word, action=_Set, const=key, help=argparse.SUPPRESS)
+        group.add_argument(option, type=json_or_word, action=_Set, const=key, help=argparse.SUPPRESS)
     for option, (key, value) in FLAGS.items():
-        change.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
-    tell = parser.add_argument_group("information, without a run")
-    tell.add_argument(
+        group.add_argument(option, action=_Set, nargs=0, const=(key, value), help=f"short for --set {key}={value}")
+
+
+def _add_information_options(group):
+    """Add the options that print something in place of a run."""
+    group.add_argument(
         "--check_config",
         action="store_true",
         help="check the configuration as a start would, without "
@@ -155,8 +170,7 @@ def _parser():
         (["--version"], lambda _: f"az_mpi {__version__}\n", "print the version"),
         (["--help", "-h"], lambda parser: parser.format_help(), "print this"),
     ):
-        tell.add_argument(*names, action=_Print, nargs=0, const=make, help=about)
-    return parser
+        group.add_argument(*names, action=_Print, nargs=0, const=make, help=about)
 
 
 def _sections():
@@ -184,7 +198,8 @@ def help_config() -> str:
     for _, about, rows in _sections():
         lines += ["", *textwrap.wrap(about, 110)]
         for name, key, default in rows:
-            lines.append(f"{name + ' *' * key.may_change:<28} {default:<12} {key.allowed}")
+            marked = f"{name} *" if key.may_change else name
+            lines.append(f"{marked:<28} {default:<12} {key.allowed}")
             lines += textwrap.wrap(key.description, 110, initial_indent=" " * 4, subsequent_indent=" " * 4)
     return "\n".join(lines) + "\n"
 
@@ -226,7 +241,8 @@ def help_config_markdown() -> str:
             "|---|---|---|---|",
         ]
         for name, key, default in rows:
-            cells = f"`{name}`" + " *" * key.may_change, f"`{default}`", key.allowed, key.description
+            marked = f"`{name}` *" if key.may_change else f"`{name}`"
+            cells = marked, f"`{default}`", key.allowed, key.description
             lines.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
         lines.append("")
     return "\n".join(lines)

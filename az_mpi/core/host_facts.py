@@ -37,7 +37,7 @@ class HostFacts:
     temporary_bytes: int | None = field(compare=False)  # free there for this user; None if it is not told
     temporary_error: str  # why nothing can be written there, or ""
     shared_bytes: int | None = field(compare=False)  # free in /dev/shm, where ranks of a host talk; None if not told
-    quota: float | None = None  # cores that the quotas of its cgroups amount to; None without a quota
+    quotas: dict[str, float] = field(default_factory=dict)  # {group: cores} of its cgroups, see `cpu_quotas`
 
     @classmethod
     def look(cls, checkout: str) -> "HostFacts":
@@ -60,16 +60,12 @@ class HostFacts:
             free_bytes(temporary),
             _error_of_writing(temporary),
             free_bytes("/dev/shm"),
-            min(cpu_quotas().values(), default=None),
+            cpu_quotas(),
         )
 
     def sources_hash(self) -> str:
         """Return one short hash of all sources: checkouts of one version may differ."""
         return hashlib.sha256(repr(sorted(self.sources.items())).encode()).hexdigest()[:12]
-
-    def usable_cores(self) -> float:
-        """Return how many cores this process may use: the least of those it may run on and its quota."""
-        return min(len(self.cores), self.quota or len(self.cores))
 
     def to_dict(self) -> dict:
         """Return the facts as a JSON-able dict; `HostFacts(**values)` is the inverse."""

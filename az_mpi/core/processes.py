@@ -20,6 +20,23 @@ def stat(pid: int | str) -> tuple[str, list[str]]:
     return name, rest.split()
 
 
+def peak_bytes() -> int:
+    """Return the memory in bytes that this process has had at most, with its part of what it shares now."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    shared, part = _number_in("status", "RssShmem:"), _number_in("smaps_rollup", "Pss_Shmem:")
+    return (peak - (shared - part if part else 0)) * 1024  # all are in KiB
+
+
+def _number_in(name, label):
+    """Return the number after a label in a file of /proc/self, 0 if this Linux does not tell it."""
+    try:
+        with open(f"/proc/self/{name}") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(label)), 0)
+
+
 def limited(command: list[str], memory_bytes: int) -> list[str]:
     """Return the words that start a program which is killed when this process ends, however it ends, and which gets no
     more than memory_bytes of address space (0: no limit).

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from az_mpi.core.processes import STARTED, stat
 
@@ -18,7 +18,17 @@ class Stopped(Exception):
 
 
 class TrainingFailed(Exception):
-    """Training cannot go on, as the log says; finished work is stored. Raised on all ranks at the same place."""
+    """Training cannot continue, as the log says; finished work is stored. Raised on all ranks at the same place."""
+
+
+class Asked(Protocol):
+    """How many ranks have asked to save, and to stop: a part of `mpi.control_channel.Total`."""
+
+    @property
+    def save(self) -> int: ...
+
+    @property
+    def stop(self) -> int: ...
 
 
 class Requests:
@@ -47,8 +57,8 @@ class Requests:
             signal.signal(number, lambda *_: setattr(self, "stop", True))
         signal.signal(signal.SIGINT, self._interrupt)
 
-    def hear(self, total: Any) -> None:
-        """Take over the requests of all ranks from a sum. A request to save is done with: the caller answers it."""
+    def hear(self, total: Asked) -> None:
+        """Take over the requests of all ranks from their sum. A request to save is over: the caller answers it."""
         self.stop = self.stop or total.stop > 0
         self.save = self.save and not total.save
 

@@ -9,7 +9,9 @@ import numpy as np
 from az_mpi.doctor.checks import OK, WARNING, Check
 from az_mpi.mpi.world import World
 
-SIZE, RUNS, SLOW_MB_PER_S = 1 << 22, 3, 20.0
+SIZE = 1 << 22  # bytes of a rank
+RUNS = 3  # of each call; the fastest counts
+SLOW_MB_PER_S = 20.0  # below this the network gets a warning
 
 
 def examine(world: World) -> tuple[list[Check], dict[str, Any]]:
@@ -35,7 +37,7 @@ def examine(world: World) -> tuple[list[Check], dict[str, Any]]:
 def measure(world: World, call: Callable[[], object], runs: int) -> list[float]:
     """Return the seconds of `runs` calls, each that of the slowest rank. Collective."""
     seconds = []
-    for _ in range(runs + 1):  # the first makes connections and buffers
+    for _ in range(runs + 1):  # the first one makes connections and buffers, so it does not count
         world.barrier()
         begun = time.perf_counter()
         call()

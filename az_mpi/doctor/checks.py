@@ -25,7 +25,7 @@ class Check(NamedTuple):
 
 def tried(act: Callable[..., Result], *arguments: Any) -> tuple[Result | None, str | None]:
     """Return (the result of `act`, None), or (None, its exception as one line): a rank that fails must still take part
-    in the next collective, by which all hear of it."""
+    in the next collective, through which all ranks learn of it."""
     try:
         return act(*arguments), None
     except Exception as error:
@@ -55,8 +55,10 @@ class Report:
     """Collects sections of checks. Where `shown`, prints each section as soon as it is known."""
 
     def __init__(self, shown: bool, as_json: bool):
-        self.shown, self.as_json = shown, as_json
-        self.sections, self.figures = [], {}
+        self.shown = shown
+        self.as_json = as_json
+        self.sections: list[tuple[str, Sequence[Check]]] = []
+        self.figures: dict[str, Any] = {}
         # The stream for progress. For a report as text it is the report's own: mpirun of Open MPI 5.0 may join part of
         # a line of one stream to the next line of the other (openpmix issue 3858).
         self.progress: TextIO | None = (sys.stderr if as_json else sys.stdout) if shown else None

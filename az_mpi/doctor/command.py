@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 from az_mpi import __version__
 from az_mpi.core.arguments import Parser, positive, setting
 from az_mpi.core.exit_codes import DONE, PROBLEMS
-from az_mpi.core.printing import environment_rank, print_once
-from az_mpi.core.problems import Refusal, is_on_every_rank
+from az_mpi.core.printing import environment_rank
+from az_mpi.core.problems import OwnCodeError, Refusal, is_on_every_rank
 from az_mpi.doctor import diagnosis, facts, folder, job, machine
 from az_mpi.doctor.checks import OK, PROBLEM, WARNING, Check, Report, in_words, ranks_in_words, tried
+from az_mpi.mpi.frame import Frame
 from az_mpi.telemetry import console
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 PROG = "python -m az_mpi doctor"
 OTHERS_WAIT_S = 10.0
-SECONDS, SHORT_S = 5.0, 0.2  # of the trial: with a configuration of the user, and without
-# The trial without a configuration tells whether a run starts, not how fast it is.
+SECONDS = 5.0  # of the trial of a configuration of the user
+SHORT_S = 0.2  # of the trial without one, which shows whether a run starts and not how fast it is
 SMALLEST = {
     "game": "tictactoe",
     "network": {"blocks": 1, "channels": 8},
@@ -85,24 +86,31 @@ def parser() -> Parser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the checks on every rank and return the exit status."""
+    """Run the checks on every rank and return the exit status. Raises Refusal, on every rank."""
     rank = environment_rank()
-    try:
-        with contextlib.redirect_stdout(io.StringIO() if rank else sys.stdout):  # --help
-            options = parse(arguments)
-        launcher = job.started_by()
-        with job.watch("starting MPI"):
-            world, why_alone = job.join()
-            text = world.from_root(lambda: load(options, world.size))
-    except Refusal as error:
-        return print_once(f"{error}\n", sys.stderr, error.status, rank)
+    with contextlib.redirect_stdout(io.StringIO() if rank else sys.stdout):  # --help
+        options = parse(arguments)
+    launcher = job.started_by()
+    with job.watch("starting MPI"):
+        world, why_alone = job.join()
+        text = world.from_root(lambda: load(options, world.size))
     if why_alone and rank:
         return tell_only(why_alone, rank)
-    report = Report(world.is_root, options.json)
-    examine(world, why_alone, launcher, options, text, report)
-    report.finish()
-    world.barrier()  # mpirun ends the others with the first that fails
-    return DONE if report.would_start else PROBLEMS
+
+    def check():
+        report = Report(world.is_root, options.json)
+        examine(world, why_alone, launcher, options, text, report)
+        report.finish()
+        world.barrier()  # mpirun ends the others with the first that fails
+        return DONE if report.would_start else PROBLEMS
+
+    return Frame(world).run(check)
+
+
+class TrialFailed(OwnCodeError):
+    """The trial fails on this rank, perhaps on it alone. The others wait for it, so the job ends without a report."""
+
+    status = PROBLEMS
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -128,7 +136,8 @@ def load(options: argparse.Namespace, num_ranks: int) -> str | None:
 
 
 def tell_only(why_alone: str, rank: int) -> int:
-    """Be a rank without MPI beside the launcher's rank 0: say why, and give rank 0 the time to report."""
+    """Print why this rank, which a launcher has started beside a rank 0, has no MPI; give rank 0 the time to report;
+    return the exit status."""
     print(f"rank {rank} on {socket.gethostname()} ({sys.executable}): {why_alone}", file=sys.stderr)
     facts.import_libraries(0)  # as long as it takes rank 0
     time.sleep(OTHERS_WAIT_S)
@@ -148,7 +157,7 @@ def examine(
         outcomes = world.collect(tried(facts.gather, world.local_rank, world.is_root))
     ranks = [outcome for outcome, _ in outcomes]
     if failed := [k for k, (_, error) in enumerate(outcomes) if error]:
-        text = f"{ranks_in_words(failed)} cannot look at itself: {outcomes[failed[0]][1]}"
+        text = f"collecting facts fails on {ranks_in_words(failed)}: {outcomes[failed[0]][1]}"
         return report.add("Ranks", [Check("ranks", PROBLEM, text)])
     backend = json.loads(text)["train"]["backend"] if text else "auto"
     agree, table = diagnosis.versions(ranks, backend)
@@ -181,7 +190,7 @@ def examine(
 
 
 def same_run(world: "World", logdir: str, text: str) -> list[Check]:
-    """Return a check if the run in `logdir` cannot go on with this configuration, else none."""
+    """Return a check if the run in `logdir` cannot continue with this configuration, else none."""
 
     def look():
         from az_mpi.config import load as configuration
@@ -197,7 +206,7 @@ def same_run(world: "World", logdir: str, text: str) -> list[Check]:
 def try_run(
     world: "World", ranks: list[dict[str, Any]], options: argparse.Namespace, text: str, report: Report
 ) -> None:
-    """Set a run up, play and train, and say how long all of it would take. Collective."""
+    """Set a run up, play and train, and report how long the whole run would take. Collective."""
 
     def prepare():
         from az_mpi.config import load as configuration
@@ -219,9 +228,8 @@ def try_run(
         if is_on_every_rank(error):
             return report.add("Trial", [Check("start", PROBLEM, str(error))])
         words = f"rank {world.rank} on {world.host}: {in_words(error)}"
-        if world.size > 1:  # the others wait for this rank
-            print(f"doctor: the trial fails on {words}; a run would not start here", file=sys.stderr, flush=True)
-            world.abort(PROBLEMS)
+        if world.size > 1:
+            raise TrialFailed(f"doctor: the trial fails on {words}; a run would not start here") from error
         return report.add("Trial", [Check("start", PROBLEM, f"the trial fails on {words}")])
     found, lines, more = trial.examine(ranks, config, figures, bool(options.config_file))
     report.add("Trial", found, [*table, *lines] if options.config_file else [], **more)

@@ -11,7 +11,7 @@ SLOW_IMPORT_S = 60.0
 # A survivor that makes a communicator when it hears of a loss crashes in these versions: ompi_comm_revoke_local uses
 # collectives (c_coll) that the communicator does not have yet. Other versions of 5.0 were not seen to crash.
 CRASHING_OPEN_MPI = ("5.0.10", "5.0.11")
-REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "tqdm", "mpi4py", "torch")
+REQUIRED = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "mpi4py", "torch")
 CURES = {
     "mpi4py": "make setup, or pip install mpi4py with an MPI on PATH; `which python` should be that of .venv",
     "torch": "make setup installs the version of requirements.txt; the C library and the processor must fit it",
@@ -42,14 +42,15 @@ def mpi(ranks: Ranks, why_alone: str | None) -> list[Check]:
     facts = [rank["libraries"]["mpi4py"] for rank in ranks]
     if broken := [k for k, one in enumerate(facts) if "error" in one]:
         return [Check("mpi", PROBLEM, f"{ranks_in_words(broken)}: {facts[broken[0]]['error']}", CURES["mpi4py"])]
-    first, hosts = facts[0], len({rank["host"] for rank in ranks})
+    first = facts[0]
+    num_hosts = len({rank["host"] for rank in ranks})
     found = [
         Check(
             "mpi",
             OK,
             f"{first['vendor']} {first['mpi_version']} (MPI {first['standard']}), mpi4py "
             f"{first['version']}: {counted(len(ranks), 'rank')} on "
-            f"{counted(hosts, 'host')}; {', '.join(first['libraries']) or 'its library cannot be seen'}",
+            f"{counted(num_hosts, 'host')}; {', '.join(first['libraries']) or 'its library cannot be seen'}",
         )
     ]
     if low := [k for k, one in enumerate(facts) if one["thread_level"] != "THREAD_MULTIPLE"]:
@@ -79,9 +80,9 @@ def mpi(ranks: Ranks, why_alone: str | None) -> list[Check]:
     if not all(one["ulfm"] for one in facts):
         words = "no ULFM in this MPI: a lost rank ends the job, which then resumes from its checkpoint"
     elif all(one["ulfm_on"] for one in facts):
-        words = "ULFM is on: survivors can go on when a rank is lost"
+        words = "ULFM is on: survivors can continue when a rank is lost"
     else:
-        words = "ULFM is there but off: mpirun --with-ft ulfm lets survivors go on when a rank is lost"
+        words = "ULFM is available but off: with mpirun --with-ft ulfm survivors can continue when a rank is lost"
     return [*found, Check("ulfm", OK, words)]
 
 
@@ -126,12 +127,12 @@ def _mpirun(tool, mpi4py, started_by):
             f"{'may' if kin else 'would'} start N jobs of one rank each",
             "put the mpirun of mpi4py's MPI first on PATH (source .venv/bin/activate)",
         )
-    known = f"of mpi4py's MPI, {own}" if same else f"whether it is of mpi4py's {own} cannot be told"
+    known = f"of mpi4py's MPI, {own}" if same else f"it is unknown whether it is of mpi4py's MPI, {own}"
     return Check("mpirun", OK, f"{tool['path']}: {known}")
 
 
 def libraries(ranks: Ranks, backend: str) -> list[Check]:
-    """Check what could be imported. backend: `train.backend`."""
+    """Check what could be imported. backend: the key `train.backend`; a library of that name is needed."""
     found = []
     for name in ("numpy", *[name for name in ranks[0]["libraries"] if name != "numpy"]):
         facts = [rank["libraries"][name] for rank in ranks]
@@ -212,9 +213,11 @@ def horovod(ranks: Ranks, backend: str) -> list[Check]:
 
 
 def versions(ranks: Ranks, backend: str) -> tuple[list[Check], list[tuple]]:
-    """Check whether the versions of all ranks agree; return (checks, rows of a table, the heading first). backend:
-    `train.backend`: Horovod may be missing where it is not needed."""
-    kinds, all_rows = [], [version_rows(rank) for rank in ranks]
+    """Check whether the versions of all ranks agree; return (checks, rows of a table, the heading first).
+
+    backend: the key `train.backend`. Unless it asks for Horovod, some ranks may lack that."""
+    all_rows = [version_rows(rank) for rank in ranks]
+    kinds: list[dict[str, str]] = []  # rows that differ from each other
     for rows in all_rows:
         if rows not in kinds:
             kinds.append(rows)

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core import kernel_cache
-from az_mpi.core.host_facts import HostFacts, cgroup_folders, cpu_quotas
+from az_mpi.core.host_facts import HostFacts, cgroup_folders
 from az_mpi.doctor import probe
 from az_mpi.doctor.checks import tried
 
-PROBE_S, TOOL_S = 300, 20  # limits: of imports from a slow file system; of a launcher's --version
+PROBE_S = 300  # the longest for imports, from a slow file system
+TOOL_S = 20  # the longest for a launcher's --version
 THREAD_VARIABLES = ("NUMBA_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "KMP_AFFINITY")
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -37,7 +38,6 @@ def gather(local_rank: int, with_mpirun: bool) -> dict[str, Any]:
         "libraries": libraries,
         "mpirun": mpirun() if with_mpirun else None,
         "num_cores": os.cpu_count(),
-        "quotas": cpu_quotas(),
         "load": load,
         "memory": memory(),
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
@@ -53,13 +53,16 @@ def import_libraries(local_rank: int) -> dict[str, dict[str, Any]]:
     environment = os.environ | {"MPI4PY_RC_INITIALIZE": "0"}
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PROBE_S)
-        output, end = done.stdout, ""
+        output = done.stdout
+        end = ""  # why the interpreter ended before it had tried all libraries
         if done.returncode:
             end = f"{_ended(done.returncode)}: {' '.join(done.stderr.split())[-300:]}"
     except subprocess.TimeoutExpired as error:
-        output, end = (error.stdout or b"").decode(), f"did not end in {PROBE_S} s"
+        output = (error.stdout or b"").decode()
+        end = f"did not end in {PROBE_S} s"
     except OSError as error:
-        output, end = "", str(error)
+        output = ""
+        end = str(error)
     found = dict.fromkeys(probe.LIBRARIES)
     # Other lines were printed by libraries.
     for line in output.splitlines():

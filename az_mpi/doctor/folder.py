@@ -1,6 +1,6 @@
-"""A trial of the shared folder: what a run does with files, on every rank, and how fast that is.
+"""A trial of the shared folder: every rank does with files what a run does, and the time is measured.
 
-It uses a new folder within --logdir, and removes it, and the folders on the way to it that it had to make.
+It uses a new folder within --logdir. In the end it removes that folder, and those above it that it had to make.
 """
 
 import contextlib
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 SEEN_S = 10.0  # a network file system may take so long to show one host what another wrote
-BULK_BYTES, BULK_ALL_BYTES, BULK_S = 32 * MIB, 1024 * MIB, 3.0  # limits: of a rank; of all; in seconds
+# The most that a rank writes, that all ranks write together, and the longest that they write.
+BULK_BYTES, BULK_ALL_BYTES, BULK_S = 32 * MIB, 1024 * MIB, 3.0
 SAME_FOLDER = "--logdir on a file system that every host mounts under the same path"
-LEAST_FREE_BYTES, SLOW_MB_PER_S = 1024 * MIB, 5.0
+LEAST_FREE_BYTES, SLOW_MB_PER_S = 1024 * MIB, 5.0  # below these the folder gets a warning
 
 
 def examine(world: "World", logdir: str | Path) -> tuple[list[Check], dict[str, Any]]:
@@ -65,7 +66,7 @@ def _examine(world, logdir, folder):
     place, error = world.share(
         tried(lambda: [mount_of(logdir.resolve()), shutil.disk_usage(logdir).free]) if world.is_root else None
     )
-    found = [_kind(*place) if place else Check("space", WARNING, f"its file system cannot be told: {error}")]
+    found = [_kind(*place) if place else Check("space", WARNING, f"its file system is unknown: {error}")]
     _, unseen = tried(wait_for, folder.exists)
     _, failed = (None, None) if unseen else tried(write_twice, folder, world.rank)
     everyone = world.collect([unseen, failed])
@@ -127,7 +128,8 @@ def wait_for(seen: Callable[[], object]) -> float:
 
 
 def write_twice(folder: Path, rank: int) -> None:
-    """Do what a run does with files: one appears whole, then is replaced. A run needs neither locks nor links."""
+    """Do what a run does with files: make one that appears whole, then replace it. A run needs neither locks nor
+    links."""
     for text in ("old", str(rank)):
         with whole_file(folder / f"rank-{rank}") as temporary:
             temporary.write_text(text)
@@ -202,19 +204,22 @@ def _speed(world, folder):
 
 def _write(path, wanted):
     """Write up to `wanted` bytes durably, for at most BULK_S; return (bytes, seconds)."""
-    block, done, begun = os.urandom(MIB), 0, time.perf_counter()
+    block = os.urandom(MIB)
+    done = 0
+    begun = time.perf_counter()
     with open(path, "wb", buffering=0) as file:
         while done < wanted and time.perf_counter() - begun < BULK_S:
             done += file.write(block)
         os.fsync(file.fileno())
         took = time.perf_counter() - begun
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # it is to be read from the disk
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # so that it is then read from the disk
     return done, took
 
 
 def _read(path):
     """Read a whole file; return (bytes, seconds)."""
-    done, begun = 0, time.perf_counter()
+    done = 0
+    begun = time.perf_counter()
     with open(path, "rb", buffering=0) as file:
         while block := file.read(MIB):
             done += len(block)

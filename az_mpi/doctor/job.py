@@ -13,7 +13,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.doctor.checks import in_words
 from az_mpi.mpi.alone import Alone
 
-HANG_S = 300.0
+HANG_S = 300.0  # a step of the doctor that takes longer hangs
 
 
 def started_by() -> str | None:
@@ -38,8 +38,8 @@ def join() -> tuple[Any, str | None]:
 
 
 @contextlib.contextmanager
-def watch(what: str, said_to: TextIO | None = None, limit_s: float = HANG_S) -> Iterator[None]:
-    """Print what begins to the stream `said_to`. End this process, and with it the job, if the block takes longer than
+def watch(what: str, stream: TextIO | None = None, limit_s: float = HANG_S) -> Iterator[None]:
+    """Print to `stream` that `what` begins. End this process, and with it the job, if the block takes longer than
     `limit_s`."""
 
     def end():
@@ -52,8 +52,8 @@ def watch(what: str, said_to: TextIO | None = None, limit_s: float = HANG_S) -> 
         )
         os._exit(PROBLEMS)
 
-    if said_to:
-        print(f"doctor: {what} …", file=said_to, flush=True)
+    if stream:
+        print(f"doctor: {what} …", file=stream, flush=True)
     timer = threading.Timer(limit_s, end)
     timer.daemon = True
     timer.start()

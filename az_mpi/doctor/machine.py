@@ -14,61 +14,84 @@ GIB = 2**30
 
 def devices(ranks: Ranks) -> tuple[list[Check], list[tuple]]:
     """Check what the ranks compute on; return (checks, rows of a table, the heading first)."""
-    torches, found = [rank["libraries"]["torch"] for rank in ranks], []
-    table: list[tuple] = [("rank", "host", "cores", "device")]
-    holders: Counter[tuple] = Counter()  # the number of ranks of each GPU
     allowed = [_allowed(rank) for rank in ranks]
-    for k, (rank, torch) in enumerate(zip(ranks, torches)):
-        device = "unknown, without torch"
-        if "error" not in torch:
-            device = "cpu, bf16" if torch["bf16"] else "cpu, no bf16 instructions"
-        if torch.get("devices"):
-            gpu = torch["devices"][torch["device"]]
-            device = f"cuda:{torch['device']} {gpu['name']}, {gpu['memory_bytes'] / GIB:.0f} GiB, NCCL {torch['nccl']}"
-            holders[rank["host"], gpu["uuid"]] += 1
-        table.append((k, rank["host"], in_words(share(allowed[k], allowed), allowed[k]), device))
-    if broken := [k for k, torch in enumerate(torches) if torch.get("device_error")]:
-        found.append(
-            Check(
-                "device",
-                PROBLEM,
-                f"the GPU of {ranks_in_words(broken)} does not work: {torches[broken[0]]['device_error']}",
-                "nvidia-smi shows who holds it and the driver's version; CUDA_VISIBLE_DEVICES leaves it out",
-            )
+    table: list[tuple] = [("rank", "host", "cores", "device")]
+    for k, rank in enumerate(ranks):
+        cores = in_words(share(allowed[k], allowed), allowed[k])
+        table.append((k, rank["host"], cores, _device_in_words(rank["libraries"]["torch"])))
+    found = [*_broken_gpus(ranks), *_unused_gpus(ranks), *_shared_gpus(ranks)]
+    num = sum(bool(rank["libraries"]["torch"].get("devices")) for rank in ranks)
+    text = f"{num} of {len(ranks)} ranks have a GPU" if num else "no GPU: processors play and train"
+    return [*found, Check("devices", OK, text)], table
+
+
+def _device_in_words(torch):
+    """Return what a rank computes on, from the facts of its torch."""
+    if "error" in torch:
+        return "unknown, without torch"
+    if torch.get("devices"):
+        gpu = torch["devices"][torch["device"]]
+        return f"cuda:{torch['device']} {gpu['name']}, {gpu['memory_bytes'] / GIB:.0f} GiB, NCCL {torch['nccl']}"
+    return "cpu, bf16" if torch["bf16"] else "cpu, no bf16 instructions"
+
+
+def _broken_gpus(ranks):
+    """Check whether each rank's GPU works."""
+    torches = [rank["libraries"]["torch"] for rank in ranks]
+    broken = [k for k, torch in enumerate(torches) if torch.get("device_error")]
+    if not broken:
+        return []
+    return [
+        Check(
+            "device",
+            PROBLEM,
+            f"the GPU of {ranks_in_words(broken)} does not work: {torches[broken[0]]['device_error']}",
+            "nvidia-smi shows who holds it and the driver's version; CUDA_VISIBLE_DEVICES leaves it out",
         )
+    ]
+
+
+def _unused_gpus(ranks):
+    """Check whether torch sees a GPU wherever the host has a driver for one."""
+    torches = [rank["libraries"]["torch"] for rank in ranks]
     unused = [
         k
         for k, (rank, torch) in enumerate(zip(ranks, torches))
         if rank["gpu_files"] and "error" not in torch and not torch["devices"]
     ]
-    if unused:
-        build = torches[unused[0]]["cuda_build"]
-        found.append(
-            Check(
-                "device",
-                WARNING,
-                f"the host of {ranks_in_words(unused)} has an NVIDIA driver, and torch "
-                f"sees no GPU (it is built {f'for CUDA {build}' if build else 'without CUDA'})",
-                "the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES",
-            )
-        )
-    shared = {host for (host, _), num in holders.items() if num > 1}
-    if hosts := sorted(shared & {rank["host"] for rank in ranks if not rank["mps"]}):
-        found.append(
-            Check(
-                "device",
-                OK,
-                f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's Multi-Process "
-                "Service (nvidia-cuda-mps-control -d before mpirun): they take turns on it",
-            )
-        )
-    gpus = sum(bool(torch.get("devices")) for torch in torches)
+    if not unused:
+        return []
+    build = torches[unused[0]]["cuda_build"]
     return [
-        *found,
         Check(
-            "devices", OK, f"{gpus} of {len(ranks)} ranks have a GPU" if gpus else "no GPU: processors play and train"
-        ),
-    ], table
+            "device",
+            WARNING,
+            f"the host of {ranks_in_words(unused)} has an NVIDIA driver, and torch "
+            f"sees no GPU (it is built {f'for CUDA {build}' if build else 'without CUDA'})",
+            "install the CUDA build of torch that the driver can run; look at CUDA_VISIBLE_DEVICES",
+        )
+    ]
+
+
+def _shared_gpus(ranks):
+    """Check whether ranks that share a GPU do so through NVIDIA's Multi-Process Service."""
+    num_ranks: Counter[tuple] = Counter()  # of each GPU
+    for rank in ranks:
+        torch = rank["libraries"]["torch"]
+        if torch.get("devices"):
+            num_ranks[rank["host"], torch["devices"][torch["device"]]["uuid"]] += 1
+    sharing = {host for (host, _), num in num_ranks.items() if num > 1}
+    hosts = sorted(sharing & {rank["host"] for rank in ranks if not rank["mps"]})
+    if not hosts:
+        return []
+    return [
+        Check(
+            "device",
+            OK,
+            f"ranks share a GPU of {', '.join(hosts)} without NVIDIA's Multi-Process "
+            "Service (nvidia-cuda-mps-control -d before mpirun): they compute on it alternately",
+        )
+    ]
 
 
 def _allowed(rank):
@@ -81,7 +104,8 @@ def cores(ranks: Ranks) -> list[Check]:
     for host in dict.fromkeys(rank["host"] for rank in ranks):
         here = [k for k, rank in enumerate(ranks) if rank["host"] == host]
         facts = [ranks[k] for k in here]
-        total, allowed = facts[0]["num_cores"], set().union(*[one["cores"] for one in facts])
+        total = facts[0]["num_cores"]
+        allowed = set().union(*[one["cores"] for one in facts])
         limits = [_allowed(one) for one in facts]
         quotas = [quota for one in limits if (quota := one.quota()) is not None]
         words = f"{host}: {ranks_in_words(here)} may run on {len(allowed)} of {total} cores"
@@ -114,7 +138,7 @@ def cores(ranks: Ranks) -> list[Check]:
 
 
 def threads(ranks: Ranks) -> list[Check]:
-    """Check the variables that may keep threads from a rank's cores."""
+    """Check the environment variables that may keep threads off some cores of their rank."""
     found = []
     for name in dict.fromkeys(name for rank in ranks for name in rank["threads"]):
         if name == "NUMBA_NUM_THREADS" and not any(
@@ -126,7 +150,7 @@ def threads(ranks: Ranks) -> list[Check]:
             Check(
                 "threads",
                 WARNING,
-                f"{name}={values} may keep threads from some of their rank's cores",
+                f"{name}={values} may keep threads off some of their rank's cores",
                 f"unset {name}: mpirun and srun bind, and each rank takes its share of the cores",
             )
         )

@@ -1,7 +1,7 @@
 """A program that imports the libraries a run needs and prints a line of JSON for each.
 
-It is a process of its own, so that the doctor can name a library that crashes or hangs the interpreter: each one is
-announced before it is imported. The argument is the local rank, which selects the device to try.
+It is a process of its own and announces each library before it imports it, so that the doctor can name one that crashes
+or hangs the interpreter. The argument is the local rank, which selects the device to try.
 """
 
 import importlib
@@ -13,20 +13,7 @@ import time
 from typing import Any
 
 MPI_LIBRARY = re.compile(r"/libmpi(?:ch|_cray|_gnu\w*|_intel\w*)?\.so[^/]*$")
-LIBRARIES = (
-    "numpy",
-    "numba",
-    "h5py",
-    "pydantic",
-    "safetensors",
-    "psutil",
-    "tqdm",
-    "mpi4py",
-    "torch",
-    "horovod",
-    "openvino",
-    "matplotlib",
-)
+LIBRARIES = ("numpy", "numba", "h5py", "pydantic", "safetensors", "psutil", "mpi4py", "torch", "horovod", "openvino")
 
 
 def look(name: str, local_rank: int) -> dict[str, Any]:
@@ -113,6 +100,7 @@ def mapped_mpi() -> list[str]:
 
 
 def main(local_rank: int) -> None:
+    """Import each library; print a line when it begins and one with its facts."""
     for name in LIBRARIES:
         print(json.dumps({"name": name, "begun": True}), flush=True)
         begun = time.perf_counter()

@@ -20,12 +20,13 @@ from torch import nn
 from az_mpi.config.schema import Config
 from az_mpi.core.host_names import value_here
 from az_mpi.core.printing import counted
+from az_mpi.core.processes import peak_bytes
 from az_mpi.doctor import facts
 from az_mpi.doctor.checks import OK, WARNING, Check, Ranks, ranks_in_words
 from az_mpi.doctor.scratch import removed_at_end
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_games
-from az_mpi.mpi import host_memory, named_hosts, placement, root_host
+from az_mpi.mpi import named_hosts, placement, root_host
 from az_mpi.mpi.world import World
 from az_mpi.run import kernels
 from az_mpi.run.setup import assemble, check_room
@@ -46,7 +47,7 @@ def measure(
     world: World, config: Config, seconds: float, logdir: Path | None = None
 ) -> tuple[dict[str, Any], list[str]]:
     """Return (the figures measured, the lines of the start-up table). Collective. Raises Refusal on every rank if a run
-    would refuse to start, in the folder `logdir` if it is given."""
+    would refuse to start. logdir: the run's folder, if its free space is to be checked."""
     config = config.model_copy(
         update={
             "train": config.train.model_copy(update={"max_steps": 0}),
@@ -54,7 +55,7 @@ def measure(
         }
     )
 
-    def look(setup, network):
+    def look(setup, network, files):
         if logdir:
             check_room(setup, network, logdir)
         return 1
@@ -62,16 +63,17 @@ def measure(
     # On this host: the shared folder has a trial of its own.
     scratch = tempfile.mkdtemp(prefix="doctor-")
     with removed_at_end(scratch):
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said):
-            # The run may number its ranks in another order; what is measured is told by the numbers of `world`.
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            # The run may number its ranks in another order; the figures are in the order of `world`.
             named_hosts.check_weights(config.selfplay, world)
             run_world = root_host.order(world, config.train.root_host)
             run_world, num_trainers = placement.place(config, run_world, placement.choose_device(run_world))
             run = assemble(config, run_world, Path(scratch), look, num_trainers=num_trainers)
-        game, replay = run.setup.game, run.training.replay
+        game = run.setup.game
+        replay = run.training.replay
         kernels.compile_missing(run_world, config, game, run.setup.cores, lambda *what: None)
-        table = [lines for lines in world.collect(said.getvalue().splitlines()[1:]) if lines]  # root's
+        table = [lines for lines in world.collect(printed.getvalue().splitlines()[1:]) if lines]  # root's
         try:
             samples, mean_length = random_samples(game, run.training.network.heads, np.random.default_rng(world.rank))
             with run:
@@ -79,7 +81,7 @@ def measure(
         finally:
             run.report.metrics.close()
             console.start(run_world.is_root, run.setup.log_name, None)  # closes the log files
-    peak = host_memory.peak_bytes()
+    peak = peak_bytes()
     share = config.replay.window_max / sum(figures["trainers"])
     # A full array and, at its last growth, the one before it.
     window = int(share * (replay.num_bytes + replay.largest_bytes) / replay.num_positions) if replay else 0
@@ -95,22 +97,24 @@ def measure(
 def play(run: Run, world: World, seconds: float) -> dict[str, Any]:
     """Play on all ranks at once; return moves and simulations a second of each rank, and the mean length of the games
     that ended, None if few did. Collective."""
-    player, ids = run.playing.player, itertools.count(world.rank, world.size)
+    player = run.playing.player
+    ids = itertools.count(world.rank, world.size)
     play_for(player, ids, seconds / 3)  # kernels are compiled, and the games leave their common beginning
     player.pause()
     player.take()
-    plies, simulations = player.num_unfinished_moves, player.num_simulations
+    plies_before = player.num_unfinished_moves
+    simulations_before = player.num_simulations
     world.barrier()
     took = play_for(player, ids, seconds)
     player.pause()
     lengths = player.take().games["length"]
-    rate = (int(lengths.sum()) + player.num_unfinished_moves - plies) / took
-    speed = (player.num_simulations - simulations) / took
-    if rate * took < player.live.sum():  # not one move each: count what a search asks for
+    rate = (int(lengths.sum()) + player.num_unfinished_moves - plies_before) / took
+    speed = (player.num_simulations - simulations_before) / took
+    if rate * took < player.live.sum():  # fewer than one move of each game: count simulations instead
         rate = speed / run.setup.config.search.simulations
     rows = world.collect([rate, speed, len(lengths), int(lengths.sum()), int(player.live.sum())])
     rates, speeds, games, length, live = zip(*rows)
-    # Fewer games than are live would be the short ones.
+    # If fewer games have ended than are still played, those were short ones.
     mean_length = sum(length) / sum(games) if sum(games) >= sum(live) else None
     weights = world.collect(value_here(run.setup.config.selfplay.weights, 1.0))
     return {
@@ -137,11 +141,13 @@ def play_for(player: Player, ids: Iterator[int], seconds: float) -> float:
 
 def train(run: Run, world: World, samples: Samples, seconds: float) -> dict[str, Any]:
     """Take optimiser steps with `Samples` on the ranks that train; return the seconds of one. Collective."""
-    learner, replay = run.training.learner, run.training.replay
+    learner = run.training.learner
+    replay = run.training.replay
     if learner:
         replay.add(samples)
-    steps, step_s = STEPS_MIN, None
-    for _ in range(3):  # kernels; a first estimate; about `seconds`
+    steps = STEPS_MIN
+    step_s = None
+    for _ in range(3):  # kernels are compiled; a first estimate; then for about `seconds`
         world.barrier()
         begun = time.perf_counter()
         if learner:
@@ -160,25 +166,28 @@ def random_samples(game: Game, heads: nn.ModuleDict, rng: np.random.Generator) -
         rows["state"] = states
         taken.append(Samples.of(rows, legal / legal.sum(axis=1, keepdims=True)))
     rows, policy = (np.concatenate([getattr(part, name) for part in taken]) for name in ("rows", "policy"))
-    rows["index"], rows["weight"] = np.arange(len(rows)), 1.0
+    rows["index"] = np.arange(len(rows))
+    rows["weight"] = 1.0
     rows["value"] = rng.choice([0.0, 1.0], rows["value"].shape)
     return Samples(rows, policy), len(rows) / RANDOM_GAMES
 
 
 def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
     """Return a prediction for the configured run from measured figures; times in seconds."""
-    quota, length = config.selfplay.num_games, figures["mean_length"]
+    quota = config.selfplay.num_games
+    length = figures["mean_length"]
     games_by_rank = [moves / length for moves in figures["moves_per_s"]]
-    if config.selfplay.deterministic:  # shares are fixed: the rank that is longest at its own decides
+    if config.selfplay.deterministic:  # shares are fixed, so all wait for the rank that takes longest for its own
         slowest = min(rate / weight for rate, weight in zip(games_by_rank, figures["weights"]))
         games_by_rank = [slowest * weight for weight in figures["weights"]]
     games = sum(games_by_rank)
     steps = quota * length * config.train.replay_ratio / config.train.batch_size
-    iterations, limits = config.iterations, config.train
+    iterations = config.iterations
+    limits = config.train
     if limits.max_steps:
         iterations = min(iterations, math.ceil(limits.max_steps / steps))
     train_s = steps * figures["step_s"]
-    # Ranks that do not train go on playing meanwhile, but for deterministic runs.
+    # Ranks that do not train play meanwhile, except in deterministic runs.
     spare = sum(
         rate
         for rate, trains in zip(games_by_rank, figures["trainers"])
@@ -204,22 +213,24 @@ def predict(config: Config, figures: dict[str, Any]) -> dict[str, Any]:
 def examine(
     ranks: Ranks, config: Config, figures: dict[str, Any], shown: bool
 ) -> tuple[list[Check], list[str], dict[str, Any]]:
-    """Return (checks, lines, figures): that a run starts and, if `shown`, how long it would take."""
+    """Return (checks, lines, figures): a run starts, and if `shown`, it would take so long."""
     trainers = [rank for rank, trains in enumerate(figures["trainers"]) if trains]
     found = [Check("start", OK, f"a run starts: every rank played, {ranks_in_words(trainers)} trained")]
     found += _memory(ranks, figures)
     if not shown:
         return found, [], {}
-    said = predict(config, figures)
-    by_rank, middle = said["games_per_s_by_rank"], sorted(figures["moves_per_s"])[len(ranks) // 2]
+    prediction = predict(config, figures)
+    by_rank = prediction["games_per_s_by_rank"]
+    middle = sorted(figures["moves_per_s"])[len(ranks) // 2]
     slow = [k for k, moves in enumerate(figures["moves_per_s"]) if moves < UNEVEN * middle]
+    which = f"; {ranks_in_words(slow)} at less than half" if slow else ""
     found.append(
         Check(
             "selfplay",
             WARNING if slow else OK,
-            f"{said['games_per_s']:,.1f} games/s, "
-            f"{said['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
-            f"{max(by_rank):,.1f} games/s" + f"; {ranks_in_words(slow)} at less than half" * bool(slow),
+            f"{prediction['games_per_s']:,.1f} games/s, "
+            f"{prediction['simulations_per_s']:,.0f} simulations/s; a rank {min(by_rank):,.1f} to "
+            f"{max(by_rank):,.1f} games/s{which}",
             "look at its cores and at what else runs on its host",
         )
     )
@@ -227,25 +238,25 @@ def examine(
         Check(
             "train",
             OK,
-            f"{said['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
-            f"{counted(len(trainers), 'rank')}; {said['num_steps']:,.0f} steps an iteration",
+            f"{prediction['step_s']:.4f} s a step of {counted(config.train.batch_size, 'sample')} on "
+            f"{counted(len(trainers), 'rank')}; {prediction['num_steps']:,.0f} steps an iteration",
         )
     )
     found.append(
         Check(
             "hours",
             OK,
-            f"{said['hours']:,.2f} hours: {counted(said['iterations'], 'iteration')} of "
-            f"{said['play_s']:.1f} s of play and {said['train_s']:.1f} s of training",
+            f"{prediction['hours']:,.2f} hours: {counted(prediction['iterations'], 'iteration')} of "
+            f"{prediction['play_s']:.1f} s of play and {prediction['train_s']:.1f} s of training",
         )
     )
-    where = f"{said['mean_length']:.1f} moves, from {figures['length_from']}"
+    where = f"{prediction['mean_length']:.1f} moves, from {figures['length_from']}"
     lines = [
         f"assumed: games of {where}; those of a trained network may be longer",
         "assumed: every rank stays as fast as with this untrained network, whose games have only begun",
         "not counted: evaluation matches; exchange and checkpoints, which the figures of network and folder decide",
     ]
-    return found, lines, {"prediction": said}
+    return found, lines, {"prediction": prediction}
 
 
 def _memory(ranks, figures):

@@ -1,7 +1,7 @@
 """One evaluation of the network: matches against the opponents of `config.evaluate`, and the exact solver."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from az_mpi.config.schema import Config
 from az_mpi.core.problems import Refusal, reworded
@@ -15,6 +15,16 @@ from az_mpi.mpi.world import World
 from az_mpi.network.evaluators import Evaluator
 
 
+class Shown(Protocol):
+    """The progress of one match, or of other work, as it is shown; on every rank."""
+
+    def update(self, done: int, total: int) -> None:
+        """So much of this rank's part is done. To be called at least every few seconds."""
+
+    def finish(self) -> None:
+        """This rank has done its part; wait until every rank has."""
+
+
 def evaluate(
     world: World,
     config: Config,
@@ -22,13 +32,12 @@ def evaluate(
     network_evaluate: Evaluator,
     best_evaluate: Evaluator | None,
     iteration: int,
-    progress: Callable[[str, str], Any],
+    show: Callable[[str, str], Shown],
 ) -> dict[str, Any]:
     """Return how well the network plays, as a JSON-able dict, the same on all ranks. Collective over world.
 
     network_evaluate, best_evaluate: evaluators of the network and of the best network so far; without the latter (None,
-    on all ranks alike) no match against it is played. progress(name, unit): starts to show the progress of one match or
-    other work; returns an object with `update` and `finish`, the last arguments of `play_match`.
+    on all ranks alike) no match against it is played. show(name, unit): starts to show one match or other work.
     The dict has "iteration", "simulations", "matches": {opponent's name: `rating.summary`} and, if every rank has the
     exact solver, "solver": `optimal_share`. All matches of an iteration use the same openings; each iteration has its
     own.
@@ -37,7 +46,7 @@ def evaluate(
     player, matches = SearchPlayer(network_evaluate, search), {}
     for name, opponent in opponents(config, game, iteration, world.rank, best_evaluate).items():
         if opponent is not None:
-            shown = progress(f"match against {name}", "games")
+            shown = show(f"match against {name}", "games")
             result = play_match(
                 world,
                 game,
@@ -54,10 +63,10 @@ def evaluate(
     solver = SOLVERS.make(settings.solver, game=game) if settings.solver_positions else None
     # Every rank is asked: the solver may be missing on some hosts.
     if solver and not any(world.collect(solver.missing())):
-        shown = progress("solving positions", "positions")
+        shown = show("solving positions", "positions")
         solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)
         shown.finish()
-        shown = progress("comparison with the solver", "positions")
+        shown = show("comparison with the solver", "positions")
         report["solver"] = optimal_share(world, game, player, solved, shown.update, shown.finish)
     return report
 

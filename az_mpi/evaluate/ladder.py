@@ -11,7 +11,7 @@ from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.evaluate.match import add_strength
-from az_mpi.mpi.on_ranks import on_ranks
+from az_mpi.mpi.frame import run_command
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--games", type=even, default=40, metavar="N", help="games of each pair, even (default 40)")
     add_strength(parser)
     parser.add_argument("--fresh", action="store_true", help="start again, without the games in RUN/ladder.json")
-    return on_ranks(parser, arguments, _ladder)
+    return run_command(parser, arguments, _ladder)
 
 
 def _ladder(world: "World", given: argparse.Namespace) -> None:

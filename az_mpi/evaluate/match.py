@@ -14,7 +14,7 @@ from az_mpi.core.exit_codes import INTERRUPTED
 from az_mpi.core.printing import counted, print_result
 from az_mpi.core.problems import Refusal
 from az_mpi.core.signals import handling
-from az_mpi.mpi.on_ranks import on_ranks
+from az_mpi.mpi.frame import run_command
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
         help="save all games: FILE.sgf for Go, Othello, Hex and m,n,k games, FILE.pgn for chess and any other game",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
-    return on_ranks(parser, arguments, _match)
+    return run_command(parser, arguments, _match)
 
 
 def add_strength(parser: argparse.ArgumentParser) -> None:

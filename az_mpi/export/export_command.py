@@ -1,4 +1,4 @@
-"""python -m az_mpi export RUN --to FORMAT FILE: the network of a run as one file, for other programs."""
+"""python -m az_mpi export RUN --to FORMAT FILE: write the network of a run as one file, for other programs."""
 
 import json
 import warnings
@@ -28,7 +28,7 @@ Write the network of a run as one file:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file that `arguments` name, and say its size; return the exit status. Raises Refusal."""
+    """Write the file that `arguments` name, and print its size; return the exit status. Raises Refusal."""
     parser = Parser(PROG, ABOUT, run=True)
     parser.add_argument("file", metavar="FILE", type=Path, help="the file to write")
     parser.add_argument("--to", required=True, choices=WRITERS, metavar="FORMAT", help=", ".join(WRITERS))
@@ -47,8 +47,8 @@ def main(arguments: list[str]) -> int:
 
 
 def onnx(found: "TrainedNetwork") -> bytes:
-    """Return a network as the content of an ONNX file: input "planes", float32 [batch, C, H, W]; an output for each
-    head, by its name. Raises Refusal if a head does what `network.graph` does not know."""
+    """Return a network as the content of an ONNX file. Its input is "planes", float32 [batch, C, H, W]; each head is an
+    output of the head's name. Raises Refusal if a head has an operation that `network.graph` does not know."""
     import torch
 
     from az_mpi.network import graph, onnx_file
@@ -69,13 +69,13 @@ def graph_of(network: "ResNet") -> tuple[list, dict[str, str]]:
     except Exception as error:  # a user's own head may compute anything
         raise Refusal(
             f"the network cannot be written as plain operations: {error}\n"
-            "  try --to torchscript, which takes any of torch; docs/play.md says what the other formats take"
+            "  try --to torchscript, which takes all operations of torch; docs/play.md lists those of the other formats"
         ) from error
 
 
 def torchscript(found: "TrainedNetwork") -> bytes:
-    """Return a network as TorchScript: planes float32 [batch, C, H, W] -> {head: output}. What ONNX has as metadata is
-    in its extra file about.json."""
+    """Return a network as TorchScript: planes float32 [batch, C, H, W] -> {head: output}. Its extra file about.json has
+    what an ONNX file has as metadata."""
     import io
 
     import torch
@@ -90,7 +90,8 @@ def torchscript(found: "TrainedNetwork") -> bytes:
 
 
 def web(found: "TrainedNetwork") -> bytes:
-    """Return a network as an HTML page. Raises Refusal if the page cannot have the game's rules or the network."""
+    """Return a network as an HTML page. Raises Refusal if there are no rules of the game in JavaScript, or the network
+    has an operation that `network.graph` does not know."""
     from az_mpi.export import standalone_page
     from az_mpi.network.engines.engine import played
 
@@ -99,16 +100,21 @@ def web(found: "TrainedNetwork") -> bytes:
 
 
 def zoo(found: "TrainedNetwork") -> bytes:
-    """Return a network as a safetensors file that says all about itself: what other formats say, and `commit`, `hours`
-    (of each rank), `ranks` and `evaluation` (the newest one's record in metrics.jsonl). Raises Refusal."""
+    """Return a network as a safetensors file with a description of the network and of its training. It has what the
+    other formats have, and `commit`, `hours` (of each rank), `ranks` and `evaluation` (the record of the newest one in
+    metrics.jsonl). Raises Refusal."""
     from az_mpi.report import run_data
     from az_mpi.storage import checkpoint
 
     if found.run is None:
-        raise Refusal("this network is not in a run's folder, which says how it was trained\n  name a run")
+        raise Refusal(
+            "a file of the zoo says how its network was trained, which only the folder of a run tells\n"
+            "  name a run's folder"
+        )
     data = run_data.load(found.run)
     hours = sum(map(sum, data.phase_seconds().values())) / 3600
-    start, evaluation = data.starts[-1], data.evaluations[-1] if data.evaluations else {}
+    start = data.starts[-1]
+    evaluation = data.evaluations[-1] if data.evaluations else {}
     rows = {
         "commit": start["git_commit"],
         "hours": round(hours, 4),

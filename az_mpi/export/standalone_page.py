@@ -1,5 +1,5 @@
-"""A network as one HTML file that plays by itself in any browser, without a server: rules, network and search in
-JavaScript (the folder web), and the page that `az_mpi web` serves."""
+"""A network as one HTML file that plays by itself in any browser, without a server. It holds the rules, the network and
+the search in JavaScript (the folder web), and the page that `az_mpi web` serves."""
 
 import base64
 import json
@@ -19,13 +19,13 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' blob:; worker-src blob:; "
     "base-uri 'none'; form-action 'none'"
 )
-PARAMETERS = ("k", "komi", "max_plies", "swap")  # of games, that their rules in JavaScript need
+PARAMETERS = ("k", "komi", "max_plies", "swap")  # attributes of games that the rules in JavaScript need
 SETTINGS = ("simulations", "c_puct", "c_puct_base", "fpu_reduction")
 
 
 def page(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict[str, str]) -> str:
-    """Return the page. operations, outputs: of `graph.operations`. Raises Refusal for a game without rules in
-    JavaScript."""
+    """Return the page of a network. operations, outputs: of `graph.operations`. Raises Refusal for a game without rules
+    in JavaScript."""
     packed = pack(found, operations, outputs)
     parts = {
         "worker": ("text/plain", script(packed["game"]["rules"])),
@@ -40,13 +40,13 @@ def page(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict
 
 
 def script(rules: str) -> str:
-    """Return the worker's JavaScript, with the rules of one game."""
+    """Return the JavaScript of the page's worker. rules: the name of the file in web/games with the rules."""
     names = ["network.js", "search.js", "games/game.js", f"games/{rules}.js", "offline_game.js", "worker.js"]
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in names)
 
 
 def pack(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict[str, str]) -> dict[str, Any]:
-    """Return what the worker begins with, JSON-able."""
+    """Return the worker's input, JSON-able: the game, the network with its weights, and the settings of the search."""
     searched = {name: outputs[name] for name in ("policy", "value")}
     needed = graph.needed(operations, set(searched.values()))
     tensors = [tensor.astype("<f4") for one in needed for tensor in one.tensors.values()]
@@ -77,27 +77,24 @@ def pack(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict
 
 
 def spec(game: Game) -> dict[str, Any]:
-    """Return what the rules in JavaScript need to know of a game. Raises Refusal if there are none."""
+    """Return what the rules in JavaScript need to know of a game. Raises Refusal if it has no rules in JavaScript."""
     package, _, rules = type(game).__module__.rpartition(".")
     if package != "az_mpi.games" or not (WEB / "games" / f"{rules}.js").is_file():
         there = sorted(path.stem for path in (WEB / "games").glob("*.js") if path.stem != "game")
         raise Refusal(f"{game.name} has no rules in JavaScript\n  there are: {', '.join(there)}")
-    board, (planes, rows, columns) = game.board(game.initial(1)[0]), game.planes_shape
+    planes, rows, columns = game.planes_shape
     return {
         "rules": rules,
         "rows": rows,
         "columns": columns,
         "num_planes": planes,
-        "shape": board.shape,
-        "column_names": board.columns,
-        "row_names": board.rows,
-        "edges": board.edges,
+        "initial_board": game.board(game.initial(1)[0]).described(),
         **{name: getattr(game, name) for name in PARAMETERS if hasattr(game, name)},
     }
 
 
 def _inside_script(text):
-    """Return a text that does not end the script element that it is in."""
+    """Return a text changed so that it cannot end the script element around it."""
     if "<!--" in text or "</script" in text.lower():
-        text = text.replace("<", "\\u003c")  # only in strings of JSON: our own JavaScript has neither
+        text = text.replace("<", "\\u003c")  # it is in strings of JSON; the JavaScript of this project has neither
     return text

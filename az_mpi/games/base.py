@@ -24,7 +24,8 @@ NO_FIGURES: Mapping[str, str] = MappingProxyType({})
 
 
 class Board(NamedTuple):
-    """A position as data, for programs that draw it: H rows from the top by W columns from the left.
+    """A position as data: H rows from the top by W columns from the left. All drawings are made from it: those in text
+    here, those in pages by `report.board` and play/web_client.html.
 
     players: int8 [H, W], the owner of the piece on each cell: 0 the player who began, 1 the other one, -1 no piece;
     `NOBODY`: a piece of neither, which needs a symbol; `NO_CELL`: the board has no cell there.
@@ -38,6 +39,8 @@ class Board(NamedTuple):
     is a disc with its symbol. A board with figures has cells of two colours.
     light: the player whose pieces are light: 1, or 0 as in chess, where White begins.
     beside: what lies beside the board, such as pieces in hand, as a line of text.
+    last: the cells that the last move put pieces on, see `filled_since`; left: those that pieces have left in it. Games
+    leave both empty; `board_after` fills them in.
     """
 
     players: np.ndarray
@@ -50,11 +53,50 @@ class Board(NamedTuple):
     figures: Mapping[str, str] = NO_FIGURES
     light: int = 1
     beside: str = ""
+    last: tuple[tuple[int, int], ...] = ()
+    left: tuple[tuple[int, int], ...] = ()
 
     def text(self) -> str:
         """Return the rows as lines: X for a piece of the player who began, O for the other one's, a point for none, #
-        for nobody's."""
-        return "\n".join(" ".join(MARKS[player] for player in row).rstrip() for row in self.players)
+        for nobody's. On a board of hexagons each line begins further to the right than the one above."""
+        return self._joined([" ".join(MARKS[player] for player in row) for row in self.players])
+
+    def named_text(self, columns: tuple[str, ...] | None = None) -> str:
+        """Return all of the board as lines: `text` with the kinds of pieces, the names of rows and columns, brackets
+        around the cells of `last`, whose edges are which, and what lies beside. columns: names for the columns in place
+        of the board's own."""
+        columns = self.columns if columns is None else columns
+        width = max([len(name) for name in columns] + [len(kind) for row in self.symbols for kind in row], default=1)
+        margin = max([len(name) for name in self.rows], default=0)
+        names = self.rows or [""] * len(self.players)
+        lines = [f"{name:>{margin}}{self._marked_row(row, width)}" for row, name in enumerate(names)]
+        if columns:
+            lines.append(" " * (margin + 1) + " ".join(f"{name:>{width}}" for name in columns))
+        below = []
+        if self.edges:
+            upright, across = (MARKS[owner] for owner in self.edges)
+            below.append(f"{upright} joins top and bottom, {across} joins left and right")
+        if self.beside:
+            below.append(self.beside)
+        return "\n".join([self._joined(lines), *below])
+
+    def _joined(self, lines: list[str]) -> str:
+        if self.shape == "hex":
+            lines = [" " * row + line for row, line in enumerate(lines)]
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _marked_row(self, row: int, width: int) -> str:
+        """Return the cells of a row, each after a blank or a bracket."""
+        text, before = "", False
+        for column in range(len(self.players[row])):
+            is_last = (row, column) in self.last
+            text += f"{'(' if is_last else ')' if before else ' '}{self.mark(row, column):>{width}}"
+            before = is_last
+        return f"{text})" if before else text
+
+    def described(self) -> dict[str, Any]:
+        """Return the board for programs that are not Python, JSON-able: its parts by name."""
+        return self._asdict() | {"players": self.players.tolist(), "figures": dict(self.figures)}
 
     def mark(self, row: int, column: int) -> str:
         """Return the sign for a cell in a text: the kind of its piece, or else as in `text`."""
@@ -136,7 +178,7 @@ class Game(ABC):
 
     @abstractmethod
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game goes on)."""
+        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game continues)."""
 
     @abstractmethod
     def to_play(self, states: np.ndarray) -> np.ndarray:
@@ -151,9 +193,11 @@ class Game(ABC):
         people who feed a network that was exported. By default nothing: it is "not described"."""
         return (), ""
 
-    @abstractmethod
     def show(self, state: np.ndarray) -> str:
-        """Return one state, [S], as a drawing of several lines."""
+        """Return one state, [S], as a drawing of several lines. By default the text of `board`, and the numbers of the
+        state in a game without boards."""
+        board = self.board(state)
+        return str(state) if board is None else board.text()
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         """Return an action in the game's usual notation: one word, different for each legal action of `state`, [S].
@@ -251,6 +295,17 @@ def after(game: Game, actions: Iterable[int]) -> np.ndarray:
     for action in actions:
         states = game.play(states, np.array([action]))
     return states[0]
+
+
+def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Board | None:
+    """Return the board of a state, [S], with the cells of the move that led to it from the position `before`, [S];
+    None: no move did. Returns None for a game without boards."""
+    board = game.board(state)
+    old = None if before is None or board is None else game.board(before)
+    if old is None:
+        return board
+    mover = int(game.to_play(before[None])[0])
+    return board._replace(last=tuple(board.filled_since(old)), left=tuple(board.left_since(old, mover)))
 
 
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:

@@ -96,9 +96,6 @@ class BitboardGame(Game):
         """Return `Board.won` at the end of a game; () where no cells are a line or a chain. players: as there."""
         return ()
 
-    def show(self, state: np.ndarray) -> str:
-        return self.board(state).text()
-
 
 def num_words(cells: int) -> int:
     """Return W, the number of words of a set of cells."""

@@ -86,9 +86,6 @@ class Rules(BitboardGame):
     def winning_cells(self, players: np.ndarray) -> Cells:
         return chain(players)
 
-    def show(self, state: np.ndarray) -> str:
-        return "\n".join(" " * row + line for row, line in enumerate(super().show(state).splitlines()))
-
 
 @njit(cache=True, nogil=True)
 def _play(states, actions, order, swap):

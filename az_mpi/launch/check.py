@@ -1,4 +1,4 @@
-"""A check of every host before a job: does it answer, has it the same programs, does it see the run's folder?"""
+"""A check of every host before a job: does it answer, does it have the same programs, does it see the run's folder?"""
 
 import ipaddress
 import json
@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,14 +22,15 @@ from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.launch import host_probe, mpi_job
 from az_mpi.launch.hosts import Host
-from az_mpi.launch.mpirun import Mpirun
+from az_mpi.launch.mpirun import JobSpec, Mpirun, Networks
+from az_mpi.mpi import cores
 from az_mpi.storage import run_folder
 
-ANSWER_S = 30  # for a host to answer, unless --timeout says otherwise
-AT_ONCE = 64  # hosts that are asked at the same time
+ANSWER_S = 30  # that a host has to answer, unless --timeout says otherwise
+AT_ONCE = 64  # so many hosts are asked at the same time
 ANSWER_BYTES_MAX = 2**20
 FILES_SHOWN = 4
-SAY_EVERY_S = 10
+SAY_EVERY_S = 10  # that hosts are waited for
 Answers = dict[str | None, dict[str, Any]]  # by host's name; None: this machine
 Shell = Callable[[str, list[str]], list[str]]  # (host's name, words) -> the command that runs words there
 
@@ -81,7 +83,7 @@ def ask(
         }
         own = {host.name for host in hosts if is_here(host.name)}
         names = [None, *(host.name for host in hosts if host.name not in own)]
-        answers, problems = look_at(names, asked, shell, timeout_s)
+        answers, problems = ask_each(names, asked, shell, timeout_s)
     here = answers.get(None)
     if here is None:  # nothing to compare with
         return {}, problems
@@ -105,15 +107,16 @@ def ssh(timeout_s: float) -> Shell:
 
 @contextmanager
 def token(logdir: str | Path) -> Iterator[tuple[str, str]]:
-    """Within the block there is a file in the run's folder, or in the nearest one above it that exists. Gives (its
-    path, its content). Hosts that read it see the same folder."""
+    """A context manager: within its block the run's folder, or the nearest one above it that exists, holds a file.
+    Gives (its path, its content). A host that reads the same content there sees the same folder."""
     folder = Path(os.path.abspath(logdir))
     try:
         while not folder.is_dir():
             if folder.exists():
                 raise Refusal(f"--logdir {escape(str(logdir))}: {escape(str(folder))} is not a folder")
             folder = folder.parent
-        path, text = folder / f".az_mpi-{secrets.token_hex(8)}.tmp", secrets.token_hex(16)  # a run removes such names
+        path = folder / f".az_mpi-{secrets.token_hex(8)}.tmp"  # if it is left, a run removes it
+        text = secrets.token_hex(16)
         files.create(path, text.encode())
     except OSError as error:
         kind = NotNow if files.passes(error) and run_folder.holds_run(logdir) else Refusal
@@ -125,11 +128,12 @@ def token(logdir: str | Path) -> Iterator[tuple[str, str]]:
             path.unlink()
 
 
-def look_at(
+def ask_each(
     names: Sequence[str | None], asked: dict[str, Any], shell: Shell, timeout_s: float
 ) -> tuple[Answers, list[Problem]]:
     """Ask hosts, AT_ONCE at a time and each for at most timeout_s; return ({name: answer}, Problems)."""
-    answers, problems, running, waiting = {}, [], {}, list(names)
+    answers, problems = {}, []
+    waiting, running = list(names), {}
     text = "\n".join(
         [
             *(Path(module.__file__).read_text() for module in (host_facts, host_probe)),
@@ -143,11 +147,11 @@ def look_at(
         while waiting or running:
             while waiting and len(running) < AT_ONCE:
                 name = waiting.pop(0)
-                running[name] = _Question(name, text, shell, time.monotonic() + timeout_s)
-            for name, question in list(running.items()):
-                if question.ended():
+                running[name] = _Probe(name, text, shell, time.monotonic() + timeout_s)
+            for name, probe in list(running.items()):
+                if probe.ended():
                     del running[name]
-                    answer, found = question.outcome(timeout_s)
+                    answer, found = probe.outcome(timeout_s)
                     if found:
                         problems.append(found)
                     else:
@@ -157,18 +161,20 @@ def look_at(
                 say_at += SAY_EVERY_S
             time.sleep(0.02)
     finally:
-        for question in running.values():
-            question.kill()
+        for probe in running.values():
+            probe.kill()
     return answers, problems
 
 
-class _Question:
-    """The probe, running on one host."""
+class _Probe:
+    """The program of `host_probe`, running on one host. name: the host's, None for this machine."""
 
     def __init__(self, name: str | None, text: str, shell: Shell, deadline: float):
-        self.name, self.deadline = name, deadline
+        self.name = name
+        self.deadline = deadline
+        self.output = files.in_memory()
+        self.errors = files.in_memory()
         words = [sys.executable, "-"]
-        self.output, self.errors = files.in_memory(), files.in_memory()
         with files.in_memory() as program:
             program.write(text.encode())
             program.seek(0)
@@ -249,8 +255,10 @@ def explain(name: str | None, status: int, errors: str) -> Problem:
 def compare(
     here: dict[str, Any], there: dict[str, Any], asked: dict[str, Any], slots: int
 ) -> Iterator[tuple[str, str]]:
-    """Yield (what is wrong, cure) of a host's answer against this machine's."""
-    ours, theirs, checkout = here["facts"], there["facts"], asked["checkout"]
+    """Yield (what is wrong, cure): for each difference between the answers of this machine and of a host that a job
+    cannot have, and for each thing that the host lacks."""
+    ours, theirs = here["facts"], there["facts"]
+    checkout = asked["checkout"]
     same = "install the same on every host, or share one .venv"
     pairs = {
         "python": (theirs.python, ours.python),
@@ -270,7 +278,7 @@ def compare(
         )
     elif other := ours.sources.items() ^ theirs.sources.items():
         paths = sorted({path for path, _ in other})
-        more = f" and {len(paths) - FILES_SHOWN} more" * (len(paths) > FILES_SHOWN)
+        more = f" and {len(paths) - FILES_SHOWN} more" if len(paths) > FILES_SHOWN else ""
         yield (
             f"other sources in {checkout}: {', '.join(map(escape, paths[:FILES_SHOWN]))}{more}",
             ("share one checkout, or bring both to the same commit"),
@@ -293,7 +301,8 @@ def compare(
 
 
 def same_machine(hosts: Iterable[Host], answers: Answers) -> Iterator[Problem]:
-    """Yield a Problem for each host with the hostname of an earlier one: it is one machine, or two of one name."""
+    """Yield a Problem for each host whose hostname an earlier one has, too: both are one machine, or two machines have
+    the same name."""
     seen = {}
     for host in hosts:
         if host.name in answers:
@@ -322,24 +331,35 @@ def block(problems: Sequence[Problem]) -> str:
     return "\n".join(lines)
 
 
-def settings(answers: Answers, hosts: Sequence[Host]) -> dict[str, Any]:
-    """Return the arguments `threads` and `networks` of mpirun.line that fit the answers of the Hosts."""
-    names = [host.name for host in hosts]
-    threads = min(max(1, int(answers[host.name]["facts"].usable_cores() // host.slots)) for host in hosts)
-    if len(hosts) == 1 and answers[names[0]] is answers[None]:
-        return {"threads": threads}
-    everyone = names if any(answers[name] is answers[None] for name in names) else [None, *names]  # mpirun runs here
-    return {"threads": threads, "networks": (networks(answers, everyone), networks(answers, names))}
+def fitted(job: JobSpec, answers: Answers) -> JobSpec:
+    """Return the job with the number of threads that fits the answers of its hosts, and with the networks that they
+    share unless it names its networks."""
+    names = [host.name for host in job.hosts]
+    job = replace(job, threads=min(_cores_of_a_rank(answers[host.name]["facts"], host.slots) for host in job.hosts))
+    is_only_here = len(names) == 1 and answers[names[0]] is answers[None]
+    if is_only_here or job.networks != Networks():
+        return job
+    has_ranks_here = any(answers[name] is answers[None] for name in names)
+    everyone = names if has_ranks_here else [None, *names]  # mpirun runs here in both cases
+    return replace(job, networks=Networks(shared_networks(answers, everyone), shared_networks(answers, names)))
 
 
-def settings_of(hosts: Sequence[Host], mpirun: Mpirun, logdir: str | Path) -> dict[str, Any]:
-    """Return `settings` of the Hosts after a `check` by ssh; {} of one host, which needs none. Raises Refusal."""
-    return settings(check(hosts, mpirun, logdir, ssh(ANSWER_S), ANSWER_S), hosts) if len(hosts) > 1 else {}
+def _cores_of_a_rank(facts, num_ranks):
+    """Return how many cores each rank of a host uses if it runs `num_ranks` of them."""
+    everyone = [cores.Allowed(facts.host, facts.cores, facts.quotas)] * num_ranks
+    return cores.share(everyone[0], everyone)
 
 
-def networks(answers: Answers, names: Sequence[str | None]) -> str | None:
-    """Return the networks that the hosts `names` share, in CIDR form, separated by commas; None where none is known.
-    Then MPI chooses.
+def checked(job: JobSpec, mpirun: Mpirun, logdir: str | Path) -> JobSpec:
+    """Return the job as it is `fitted` after a `check` of its hosts by ssh. A job on one host is returned as it is,
+    without a check. Raises Refusal."""
+    if len(job.hosts) == 1:
+        return job
+    return fitted(job, check(job.hosts, mpirun, logdir, ssh(ANSWER_S), ANSWER_S))
+
+
+def shared_networks(answers: Answers, names: Sequence[str | None]) -> tuple[str, ...]:
+    """Return the networks that the hosts `names` share, in CIDR form; none if none is known.
 
     Networks in which two hosts have the same address, such as bridges of container engines, are left out.
     """
@@ -352,7 +372,7 @@ def networks(answers: Answers, names: Sequence[str | None]) -> str | None:
         addresses = [address for name in names for address, of in answers[name]["facts"].networks if of == network]
         if len(set(addresses)) == len(addresses) and ipaddress.ip_network(network).prefixlen < 32:
             good.append(network)
-    return ",".join(good) or None
+    return tuple(good)
 
 
 def _said(value):

@@ -7,8 +7,8 @@ from az_mpi.core.problems import Refusal, escape
 from az_mpi.launch import hosts as listed
 from az_mpi.launch.hosts import Host
 
-LOOK_S = 30  # between two looks for hosts that are not in the job
-RETURN_MAX_S = 3600
+SEARCH_EVERY_S = 30  # hosts that are not in the job are asked so often
+RETURN_MAX_S = 3600  # the longest wait before a host that was lost may be used again
 
 
 class HostPool:
@@ -26,11 +26,16 @@ class HostPool:
         np: int | None = None,
         clock: Callable[[], float] = time.monotonic,
     ):
-        self.read, self.nodes, self.gpus, self.np, self.clock = read, nodes, gpus, np, clock
+        self.read = read
+        self.nodes = nodes
+        self.gpus = gpus
+        self.np = np
+        self.clock = clock
         self.given = self._slotted(read())
         self.seen: list[Host] | None = None  # by the newest `reread`
-        self.added, self.removed = {}, set()
-        self.losses = {}  # by name: (how often, when last)
+        self.added: dict[str, Host] = {}  # by name
+        self.removed: set[str] = set()  # names
+        self.losses: dict[str, tuple[int, float]] = {}  # by name: (how often the host was lost, when last)
 
     def wanted(self) -> list[Host]:
         """Return the Hosts that the job should use, those of the options first."""
@@ -41,14 +46,14 @@ class HostPool:
     def choose(self, answering: Collection[str]) -> tuple[list[Host], int]:
         """Return (Hosts with their slots, number of ranks) of a job on those of the wanted hosts whose names are
         `answering`; ([], 0) without any."""
-        there = [host for host in self.wanted() if host.name in answering]
-        if not there:
+        usable = [host for host in self.wanted() if host.name in answering]
+        if not usable:
             return [], 0
-        chosen, slots = listed.choose(there, self.nodes and min(self.nodes, len(there)), self.gpus)
+        chosen, slots = listed.choose(usable, self.nodes and min(self.nodes, len(usable)), self.gpus)
         return chosen, min(self.np or slots, slots)
 
     def reread(self) -> None:
-        """Use the hostfile as it is now, once two reads were equal: then nobody is writing it."""
+        """Use the hostfile as it is now, once two reads were equal: then nobody is writing to it."""
         try:
             now = self.read()
             slotted = self._slotted(now)
@@ -61,12 +66,12 @@ class HostPool:
     def lose(self, names: Iterable[str]) -> None:
         """Note that hosts of the job do not answer."""
         for name in names:
-            self.losses[name] = (self.losses.get(name, (0,))[0] + 1, self.clock())
+            self.losses[name] = (self.losses.get(name, (0, 0.0))[0] + 1, self.clock())
 
     def may_return(self, name: str) -> bool:
         """Return whether a host may be used again; the wait grows each time that it is lost."""
         num, last = self.losses.get(name, (0, 0.0))
-        return num == 0 or self.clock() - last >= min(LOOK_S * 2 ** (num - 1), RETURN_MAX_S)
+        return num == 0 or self.clock() - last >= min(SEARCH_EVERY_S * 2 ** (num - 1), RETURN_MAX_S)
 
     def check(self, add: Sequence[Host], remove: Sequence[str]) -> None:
         """Raise Refusal where Hosts cannot be added, or names removed."""
@@ -82,8 +87,8 @@ class HostPool:
                 raise Refusal(f"--add {host}: it is among the hosts already: {', '.join(map(str, self.wanted()))}")
 
     def with_slots(self, add: Sequence[Host]) -> list[Host]:
-        """Return Hosts with the slots that they get: where none are given, as many as now. Raises Refusal where --gpus
-        says otherwise."""
+        """Return Hosts with the slots that they get: a host given without slots keeps its own. Raises Refusal where
+        --gpus says otherwise."""
         now = {host.name: host for host in self.wanted()}
         return self._slotted([host if host.slots else now.get(host.name, host) for host in add])
 

@@ -1,5 +1,5 @@
-"""What launch asks of a host before a job. The text of this file is sent to that host's Python, behind that of
-core/host_facts.py: it uses the standard library only, and says what is missing instead of raising an error."""
+"""What launch asks of a host before a job. The text of this file is sent to that host's Python, after the text of
+core/host_facts.py: it uses the standard library only, and reports what is missing instead of raising an error."""
 
 import json
 import os
@@ -7,14 +7,16 @@ import signal
 import subprocess
 import time
 
-MARK = "az_mpi-probe "  # begins the line that counts: a log-in may print others
+MARK = "az_mpi-probe "  # begins the line with the answer: a log-in may print other lines
 LAUNCH = "AZ_MPI_LAUNCH"  # in the environment of every rank that launch starts: its id
-LOOKS, PAUSE_S = 5, 0.5  # for the token: a network file system may show a new file late
+# The token is looked for so often, with pauses, since a network file system may show a new file late.
+TRIES, PAUSE_S = 5, 0.5
 
 
 def look(asked: dict) -> dict:
-    """Return what this host finds, JSON-able: the number of processes that could not be killed, the first line of
-    `mpirun --version`, whether it has the current folder, what is wrong with the run's folder, how many GPUs.
+    """Return what this host finds, JSON-able: {"left": the number of processes that could not be killed, "mpirun": the
+    first line of `mpirun --version`, "cwd": whether the current folder exists, "token": what is wrong with the run's
+    folder, "" if nothing is, "gpus": how many torch sees, None if they are not counted}.
 
     asked: {"checkout", "cwd", "mpirun": paths, "token": [path, text] or None, "gpus": whether to count them,
     "end": the id of a launch whose ranks are killed, or None}
@@ -42,9 +44,9 @@ def _first_line(command):
 
 
 def _token(path, text):
-    """Return "" if this host sees the launcher's file and may write beside it, else what is wrong."""
+    """Return "" if this host sees the launcher's file and may write to its folder, else what is wrong."""
     folder = os.path.dirname(path)
-    for _ in range(LOOKS):
+    for _ in range(TRIES):
         if not os.path.isdir(folder):
             return f"there is no folder {folder}"
         try:
@@ -70,7 +72,7 @@ def _gpus():
 def _end(launch):
     """Kill this user's processes here that belong to a launch; return how many are still there in the end."""
     ours = f"{LAUNCH}={launch}".encode()
-    for _ in range(LOOKS * 10):
+    for _ in range(TRIES * 10):
         left = []
         for name in filter(str.isdigit, os.listdir("/proc")):
             try:

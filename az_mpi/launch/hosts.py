@@ -72,7 +72,8 @@ def from_slurm(environment: Mapping[str, str]) -> list[Host]:
 
 
 def refuse_outside_job(added: Sequence[Host], environment: Mapping[str, str]) -> None:
-    """Raise Refusal for a Host that the Slurm job of an `environment`, if it is of one, does not have."""
+    """Raise Refusal for a Host that does not belong to the Slurm job of an `environment`. Outside of a Slurm job every
+    Host is accepted."""
     job = [host.name for host in from_slurm(environment)]
     if job and (outside := [host for host in added if host.name not in job]):
         raise Refusal(f"--add {outside[0]}: this Slurm job does not have it; its hosts: {', '.join(job)}")
@@ -110,7 +111,7 @@ def words(options: Namespace) -> list[str]:
     """Return the options that were given, as words of a command line."""
     given = {name: getattr(options, name) for name in ("np", "hosts", "hostfile")}
     valued = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
-    return valued + ["--no_check"] * options.no_check
+    return [*valued, "--no_check"] if options.no_check else valued
 
 
 def choose(
@@ -145,13 +146,14 @@ def choose(
 
 def _read(entries, source, make, form):
     """Return make(item) for each (place, text of the user, item). Raises Refusal, which lists every problem."""
-    hosts, problems, seen = [], [], {}
+    hosts, problems = [], []
+    seen = {}  # by name in small letters
     for place, written, item in entries:
         try:
             host = make(item)
             name = host.name.lower()
             if name in seen:
-                raise _Bad(f"the host is there twice (before as '{seen[name]}'): give it once, with all its slots")
+                raise _Bad(f"the host is listed twice (before as '{seen[name]}'): give it once, with all its slots")
             seen[name] = host
             hosts.append(host)
         except _Bad as error:
@@ -160,7 +162,8 @@ def _read(entries, source, make, form):
     if len(entries) > HOSTS_MAX:
         problems = [f"  {len(entries)} hosts: at most {HOSTS_MAX} can be started at once"]
     if problems:
-        more = [f"  ... and {len(problems) - PROBLEMS_SHOWN} more"] * (len(problems) > PROBLEMS_SHOWN)
+        num_more = len(problems) - PROBLEMS_SHOWN
+        more = [f"  ... and {num_more} more"] if num_more > 0 else []
         head = f"{source}: {counted(len(problems), 'problem')}; no host was contacted"
         raise Refusal("\n".join([head, *problems[:PROBLEMS_SHOWN], *more, f"  {form}"]))
     return hosts
@@ -175,7 +178,8 @@ def _entry(text):
 def _line(text):
     """Return the Host of a hostfile's line."""
     first, *others = re.split("[ \t]+", text)
-    host, most = _entry(first), None
+    host = _entry(first)
+    most = None
     for word in others:
         key, equals, value = word.partition("=")
         if not equals or key not in ("slots", "max_slots", "max-slots"):
@@ -183,7 +187,7 @@ def _line(text):
         if key != "slots":
             most = _slots(value)
         elif host.slots is not None:
-            raise _Bad("the slots are there twice")
+            raise _Bad("the slots are given twice")
         else:
             host = host._replace(slots=_slots(value))
     if most is not None and (host.slots or 1) > most:
@@ -245,4 +249,4 @@ def _expand(word):
 
 
 def _shown(hosts):
-    return ",".join(map(str, hosts[:8])) + ",..." * (len(hosts) > 8)
+    return ",".join(map(str, hosts[:8])) + (",..." if len(hosts) > 8 else "")

@@ -21,7 +21,7 @@ examples:
   python -m az_mpi hosts runs/a
   python -m az_mpi hosts runs/a --add node4:2 --remove node2
 For a change the run stores the finished games, stops and starts again on the new hosts, which takes some seconds; the
-games under way are lost. A host that is added is checked first. Changes hold until launch ends; to keep them, change
+unfinished games are lost. A host that is added is checked first. Changes hold until launch ends; to keep them, change
 its hostfile, which it reads again and again. Lost hosts that come back are used again without a request.
 
 exit codes:
@@ -38,9 +38,9 @@ def main(arguments: list[str]) -> int:
         metavar="HOST:SLOTS",
         action="append",
         default=[],
-        help='take these hosts in too, "node4:2,node5:2"; one that is there gets these slots',
+        help='use these hosts too, "node4:2,node5:2"; one that is used already gets these slots',
     )
-    parser.add_argument("--remove", metavar="HOST", action="append", default=[], help="go on without these hosts")
+    parser.add_argument("--remove", metavar="HOST", action="append", default=[], help="continue without these hosts")
     parser.add_argument("--restart", action="store_true", help="start the job again, on all hosts that answer")
     parser.add_argument("--no_wait", action="store_true", help="send the request and do not wait for the answer")
     given = parser.parse_args(arguments)
@@ -54,7 +54,7 @@ def main(arguments: list[str]) -> int:
         print("\n".join(lines(status_command.read(given.run, PROG), state)))
         return 0
     if state is None:
-        status_command.read(given.run, PROG)  # refuses what is no run
+        status_command.read(given.run, PROG)  # raises Refusal for a folder that holds no run
         raise Refusal(
             f"{PROG}: error: no launch supervises {escape(str(given.run))}\n"
             "  under mpirun or Slurm: stop the run (USR2 to mpirun; scancel -b -s TERM) and give the same\n"
@@ -102,9 +102,10 @@ def ask(requests: RequestFiles, state: dict[str, Any], change: dict[str, Any], n
             print(answer["text"], file=sys.stderr if answer["status"] else sys.stdout)
             return answer["status"]
         time.sleep(POLL_S)
-    took = "has taken the request and not answered" if not requests.withdraw(request["id"]) else "does not answer"
+    has_read = not requests.withdraw(request["id"])
+    problem = "has read the request and has not answered" if has_read else "does not answer"
     raise Refusal(
         f"{PROG}: error: within {WAIT_S} s the launch of this run, process {state['pid']} on "
-        f"{escape(state['host'])}, {took}\n  it may be gone, or be starting the job again; then try "
+        f"{escape(state['host'])}, {problem}\n  it may be gone, or be starting the job again; then try "
         "again in a minute"
     )

@@ -35,8 +35,8 @@ examples:
 without ssh, once on each node, K = 0, 1, ..., with a folder that all of them share (mode 0700):
   python -m az_mpi launch --rendezvous /shared/meet --num_nodes 2 --node_index K --np 4 -- --config_file ...
 
-INT and TERM stop a run cleanly (exit code 75: start the same command again to go on), the second one ends it at once;
-USR1 makes it write a checkpoint.
+INT and TERM stop a run cleanly (exit code 75: start the same command again to continue), the second one ends it at
+once; USR1 makes it write a checkpoint.
 
 A training that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer. Hosts
 that come back, and new lines in the hostfile, are used too; see also python -m az_mpi hosts --help. A program that
@@ -72,7 +72,7 @@ def _parser():
     how.add_argument(
         "--survive",
         action="store_true",
-        help="go on with the other ranks when one dies (mpirun "
+        help="continue with the other ranks when one dies (mpirun "
         "--with-ft ulfm; MPI then talks over TCP and shared memory only)",
     )
     how.add_argument(
@@ -173,10 +173,12 @@ def main(arguments: list[str]) -> int:
     found = mpirun.find()
     if not options.dry_run and given.mode == "train":
         return supervise(options, program, given, found, chosen)
-    settings = {}
+    job = mpirun.JobSpec(
+        program, chosen, np, networks=mpirun.Networks.of_option(options.interface), survive=options.survive
+    )
     if not (options.no_check or options.dry_run):
-        settings = check.settings(first_look(options, given, found, chosen), chosen)
-    command = mpirun.line(found, chosen, np, program, interface=options.interface, survive=options.survive, **settings)
+        job = check.fitted(job, check_hosts(options, given, found, chosen))
+    command = mpirun.line(found, job)
     print(shlex.join(command), flush=True)
     return 0 if options.dry_run else mpi_job.run(command)
 
@@ -185,16 +187,18 @@ def supervise(
     options: Namespace, program: list[str], given: Arguments, found: mpirun.Mpirun, chosen: list[hosts.Host]
 ) -> int:
     """Run a training and supervise it; return the exit status."""
-    mpirun.line(found, chosen, 1, program, survive=options.survive)  # refuses what this mpirun cannot do
+    if options.survive:
+        found.need_ulfm()
     max_hours = config_of(given).max_hours
     host_pool = HostPool(lambda: find_hosts(options) or chosen, options.nodes, options.gpus, options.np)
-    answers = None if options.no_check else first_look(options, given, found, chosen)
+    answers = None if options.no_check else check_hosts(options, given, found, chosen)
     with mpi_job.interruptible(RESUMABLE):
         return Supervisor(options, program, given.logdir, found, host_pool, chosen, max_hours, Ssh()).run(answers)
 
 
-def first_look(options: Namespace, given: Arguments, found: mpirun.Mpirun, chosen: list[hosts.Host]) -> check.Answers:
-    """Return the answers of the chosen hosts, see `check.check`. Raises Refusal."""
+def check_hosts(options: Namespace, given: Arguments, found: mpirun.Mpirun, chosen: list[hosts.Host]) -> check.Answers:
+    """Return the answers of the chosen hosts, see `check.check`; print which of them have little shared memory. Raises
+    Refusal."""
     timeout_s = options.timeout or check.ANSWER_S
     with mpi_job.interruptible():
         answers = check.check(chosen, found, given.logdir, check.ssh(timeout_s), timeout_s, bool(options.gpus))

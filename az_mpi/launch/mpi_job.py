@@ -1,4 +1,4 @@
-"""mpirun while it runs: launch passes signals on to it, as those that stop a run cleanly."""
+"""Runs mpirun: passes signals on to it in the form that stops a run cleanly, and returns how it ended."""
 
 import ctypes
 import json
@@ -9,7 +9,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import IO, Any, NamedTuple, TextIO
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
 
 from az_mpi.core.printing import unwritten
 from az_mpi.core.processes import PR_SET_PDEATHSIG
@@ -17,16 +18,18 @@ from az_mpi.core.signals import handling
 from az_mpi.launch.outcome import outcome
 from az_mpi.liveness import watchdog
 
-LOOK_EVERY_S, LAST_WORDS_S = 0.2, 2
+POLL_S = 0.2  # mpirun, and signals to this process, are looked at so often
+LAST_WORDS_S = 2  # for output that is still under way when mpirun has ended
 # USR2 asks every rank to stop cleanly; on TERM mpirun would kill them.
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
-# What Open MPI says when it has lost a host, and what a watchdog says before a run has begun, and keeps a record.
+# What Open MPI prints when it has lost a host, and what a watchdog prints when a rank is lost before the run has begun,
+# that is, before it keeps a record.
 LOSSES = (b"has lost communication with a remote daemon", watchdog.ENDED_EARLY.encode())
 
 
 class Ended(NamedTuple):
-    """How mpirun ended: its exit code; whether it was asked to stop with SIGUSR2, and only so; whether it said that it
-    had lost a host, or a rank that had not joined yet; whether a signal to this process stopped it."""
+    """How mpirun ended: its exit code; whether it was asked to stop with SIGUSR2 and nothing else; whether it said that
+    it had lost a host, or a rank that had not joined yet; whether a signal to this process stopped it."""
 
     code: int
     asked: bool
@@ -36,28 +39,52 @@ class Ended(NamedTuple):
 
 def run(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambda: ()) -> int:
     """Start `command`, an mpirun line of a job that does not train, wait for its end as `follow` does, and return the
-    exit code, see `outcome`; `unwritten` if its output could not be passed on."""
+    exit code, see `outcome`. Where that would be 0, but output could not be passed on, it is that of `unwritten`."""
     ended = follow(command, tick)
     return outcome(ended.code, asked=ended.asked, lost=ended.lost).status or unwritten()
 
 
-def output(command: list[str], stderr: IO[str] | None = None) -> tuple[int, str]:
-    """Return (exit status, standard output) of a command. If this process is told to stop meanwhile, so is the command.
-    stderr: where its standard error goes; by default to ours."""
+class Child(NamedTuple):
+    """How a job ended that was run for what it prints."""
+
+    status: int  # exit status
+    output: str  # its standard output
+    logged: str  # everything that it added to the log; its standard output if it had none
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """Return the last JSON object that is a line of the standard output, None without any."""
+        lines = [line for line in self.output.splitlines() if line.startswith("{")]
+        return json.loads(lines[-1]) if lines else None
+
+
+def run_child(command: list[str], log: Path | None = None) -> Child:
+    """Run a job that prints its result as a line of JSON; wait for its end and return how it ended. If this process is
+    told to stop meanwhile, so is the job.
+
+    log: the file to which everything that the job says is added. Without it, the job shares this process's standard
+    error.
+    """
+    if log is None:
+        status, output = _output(command, None)
+        return Child(status, output, output)
+    before = log.stat().st_size if log.exists() else 0
+    with open(log, "a") as file:
+        status, output = _output(command, file)
+        file.write(output)
+    return Child(status, output, log.read_bytes()[before:].decode(errors="replace"))
+
+
+def _output(command, stderr):
+    """Return (exit status, standard output) of a command. stderr: where its standard error goes, None: to ours."""
     process = _start(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
-        said, _ = process.communicate()
+        output, _ = process.communicate()
     except BaseException:
         process.terminate()
         process.communicate()
         raise
-    return process.returncode, said
-
-
-def last_object(said: str) -> dict[str, Any] | None:
-    """Return the last JSON object that is a line of what a job said, or None."""
-    lines = [line for line in said.splitlines() if line.startswith("{")]
-    return json.loads(lines[-1]) if lines else None
+    return process.returncode, output
 
 
 class _Signals:
@@ -66,7 +93,9 @@ class _Signals:
     STOPPING = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
 
     def __init__(self) -> None:
-        self._caught, self._sent, self._stops = [], set(), 0
+        self._caught = []  # numbers of signals that were not passed on yet
+        self._sent = set()  # numbers of signals that mpirun got
+        self._stops = 0  # how many of those caught asked for a stop
         self.handlers = dict.fromkeys((*self.STOPPING, signal.SIGUSR1), lambda number, _: self._caught.append(number))
 
     def send(self, process, number):
@@ -74,16 +103,18 @@ class _Signals:
         process.send_signal(number)
 
     def pass_on(self, process):
-        """Send what was caught: to stop becomes USR2, the second time TERM, the third time KILL."""
+        """Send the signals that were caught. The first that asks for a stop becomes USR2, the second TERM, the third
+        KILL."""
         while self._caught:
             number = self._caught.pop(0)
             if number in self.STOPPING:
                 say_stop(number, self._stops)
-                number, self._stops = STOPS[min(self._stops, 2)], self._stops + 1
+                number = STOPS[min(self._stops, 2)]
+                self._stops += 1
             self.send(process, number)
 
     def ended(self, code, lost):
-        """Return how a job `Ended` whose mpirun returned `code`. lost: a rank or host was lost."""
+        """Return how a job `Ended` whose mpirun returned `code`. lost: whether a rank or a host was lost."""
         asked = signal.SIGUSR2 in self._sent and signal.SIGTERM not in self._sent
         stopped = self._stops > 0 or not self.STOPPING.isdisjoint(self._caught)  # or caught while mpirun ended
         return Ended(128 - code if code < 0 else code, asked, lost, stopped)
@@ -92,13 +123,14 @@ class _Signals:
 def follow(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = lambda: ()) -> Ended:
     """Start `command`, an mpirun line, wait for its end and return how it `Ended`.
 
-    INT, TERM and HUP become USR2 (the run stops cleanly, status 75), the second time TERM, the third time KILL; USR1
-    is passed on as it is. tick() is called every LOOK_EVERY_S; the signals that it returns are sent.
+    The first INT, TERM or HUP becomes USR2 (the run stops cleanly, status 75), the second TERM, the third KILL; USR1 is
+    passed on as it is. tick() is called every POLL_S; the signals that it returns are sent.
 
-    mpirun's output passes through this process, since mpirun ends its job when nobody reads it any more. A terminal is
-    left to mpirun: progress bars look for it there.
+    mpirun's output passes through this process, since mpirun ends its job when nobody reads that output any more. Only
+    a terminal becomes mpirun's own standard output: progress bars are drawn if there is one.
     """
-    signals, lost = _Signals(), threading.Event()
+    signals = _Signals()
+    lost = threading.Event()
     with handling(signals.handlers):
         process = _start(command, stdout=None if sys.stdout.isatty() else subprocess.PIPE, stderr=subprocess.PIPE)
         copies = [(process.stdout, sys.stdout, threading.Event()), (process.stderr, sys.stderr, lost)]
@@ -113,7 +145,7 @@ def follow(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = la
             while True:
                 signals.pass_on(process)
                 try:
-                    code = process.wait(LOOK_EVERY_S)
+                    code = process.wait(POLL_S)
                     for copier in copiers:
                         copier.join(LAST_WORDS_S)  # a process that outlives mpirun may keep it open
                     return signals.ended(code, lost.is_set())
@@ -142,7 +174,8 @@ def _start(command, **streams):
 def copy(descriptor: int, stream: TextIO, lost: threading.Event) -> None:
     """Copy what mpirun writes to `stream` until it ends, without the zero byte that Open MPI puts behind each of its
     own messages; set `lost` if it contains one of LOSSES."""
-    last, longest = b"", max(map(len, LOSSES))
+    last = b""
+    longest = max(map(len, LOSSES))
     while data := os.read(descriptor, 1 << 16):
         data = data.replace(b"\0", b"")
         last = (last + data)[-len(data) - longest :]
@@ -153,8 +186,8 @@ def copy(descriptor: int, stream: TextIO, lost: threading.Event) -> None:
 
 
 def say_stop(number: int, stops: int) -> None:
-    """Tell the user what a signal does that stops the job; `stops` of them came before."""
-    text = ("stopping cleanly; once more: end at once", "ending at once", "killing mpirun")[min(stops, 2)]
+    """Tell the user what a signal does that asks for a stop. stops: how many of them came before."""
+    text = ("stopping cleanly; a second signal ends the job at once", "ending at once", "killing mpirun")[min(stops, 2)]
     say(f"{signal.Signals(number).name}: {text}")
 
 
@@ -164,13 +197,13 @@ def say(text: str) -> None:
 
 
 def tell(line: str, descriptor: int = 2) -> None:
-    """Print a line, to nobody if the terminal is gone (`outlive_output`): the job must go on."""
+    """Print a line. If the terminal is gone, the line is dropped (`outlive_output`), since the job must continue."""
     print(line, file=sys.stdout if descriptor == 1 else sys.stderr, flush=True)
 
 
 def interruptible(status: int | None = None) -> AbstractContextManager[None]:
-    """Return a block that INT, TERM and HUP leave by SystemExit, so that it is cleaned up. status: the exit status; by
-    default 128 + the signal."""
+    """Return a context manager: INT, TERM and HUP leave its block by SystemExit, so that the block cleans up. status:
+    the exit status; by default 128 + the signal."""
 
     def leave(number, _):
         raise SystemExit(status or 128 + number)

@@ -5,7 +5,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,7 +32,20 @@ class Mpirun(NamedTuple):
 
     @property
     def words(self) -> dict[str, str]:
+        """Return the names in this version's runtime."""
         return WORDS[int(re.search(r"\b[45]\b", self.version).group())]
+
+    def parameters(self, values: Mapping[str, str]) -> list[str]:
+        """Return the words that set parameters of the runtime, {name: value}."""
+        return [word for name, value in values.items() for word in (self.words["parameter"], name, value)]
+
+    def need_ulfm(self) -> None:
+        """Raise Refusal if ranks of this mpirun cannot continue when one of them dies."""
+        if self.words is WORDS[4]:
+            raise Refusal(
+                f"--survive needs Open MPI 5, and {self.path} is {self.version}\n"
+                "  leave it out: then the job ends with a rank, and continues when it is started again"
+            )
 
 
 def find() -> Mpirun:
@@ -45,10 +59,10 @@ def find() -> Mpirun:
         )
     path = os.path.abspath(path)
     try:
-        said = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+        done = subprocess.run([path, "--version"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Refusal(f"{path} --version: {error}\n  this MPI is incomplete: `make setup` installs it again") from error
-    version = (said.stdout.splitlines() or said.stderr.splitlines() or [""])[0].strip()
+    version = (done.stdout.splitlines() or done.stderr.splitlines() or [""])[0].strip()
     if not re.search(r"Open MPI\W+[45]\.", version):
         raise Refusal(
             f"{path} is not of Open MPI 4 or 5 ({version or 'no version is printed'})\n"
@@ -63,66 +77,85 @@ def find() -> Mpirun:
 KEEPALIVE = {"oob_tcp_keepalive_time": "3", "oob_tcp_keepalive_intvl": "2", "oob_tcp_keepalive_probes": "3"}
 
 
-def line(
-    mpirun: Mpirun,
-    hosts: Sequence[Host],
-    np: int,
-    program: list[str],
-    threads: int | None = None,
-    interface: str | None = None,
-    networks: tuple[str | None, str | None] = (None, None),
-    agent: str | None = None,
-    survive: bool = False,
-    launch: str | None = None,
-    restarts: int = 0,
-) -> list[str]:
-    """Return the command line, a list of words, that starts `program` (a list too) as np ranks on the Hosts.
+@dataclass(frozen=True)
+class Networks:
+    """The networks of a job, each in CIDR form or by the name of an interface. An empty field leaves the choice to MPI,
+    or to the library."""
 
-    threads: of a rank, for libraries that read it from the environment; None leaves it as it is.
-    interface: the one network for everything, by name or CIDR. Without it networks: (for the runtime, for messages),
-    CIDRs separated by commas, None for MPI's own choice.
-    agent: what mpirun calls in place of ssh. survive: the other ranks go on when one dies. launch: the id in the ranks'
-    environment, see `host_probe.LAUNCH`. restarts: how often that launch has started a job again.
+    runtime: tuple[str, ...] = ()  # for mpirun and its daemons
+    messages: tuple[str, ...] = ()  # for messages between ranks through MPI
+    libraries: tuple[str, ...] = ()  # for NCCL and Gloo, which take names of interfaces only
 
-    Raises Refusal if this mpirun cannot do that.
-    """
-    words, runtime, messages = mpirun.words, interface or networks[0], interface or networks[1]
-    command = [mpirun.path]
+    @classmethod
+    def of_option(cls, interface: str | None) -> "Networks":
+        """Return the networks that the option --interface asks for: the one that it names, for everything. None stands
+        for an option that is not given; then MPI and the libraries choose."""
+        if interface is None:
+            return cls()
+        return cls((interface,), (interface,), () if "/" in interface else (interface,))
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """A job that mpirun starts."""
+
+    program: Sequence[str]  # the words that start one rank
+    hosts: Sequence[Host]  # where the ranks run, with their slots
+    num_ranks: int
+    networks: Networks = Networks()
+    threads: int | None = None  # OMP_NUM_THREADS of a rank; None: the ranks' environment decides
+    agent: str | None = None  # the command by which mpirun reaches a host; None: by ssh, or by the scheduler's own way
+    survive: bool = False  # whether the other ranks continue when one dies
+    launch: str | None = None  # the launch that supervises the job, see `host_probe.LAUNCH`; None: it is not supervised
+    num_restarts: int = 0  # how often that launch has started a job again
+
+    @property
+    def is_remote(self) -> bool:
+        """Return whether a rank may run on another host."""
+        return any(host.name != "localhost" for host in self.hosts)
+
+
+def line(mpirun: Mpirun, job: JobSpec) -> list[str]:
+    """Return the command line, a list of words, that starts a job. Raises Refusal if this mpirun cannot do what the job
+    asks for."""
+    words = [mpirun.path]
     if os.geteuid() == 0:
-        command += ["--allow-run-as-root"]
-    if mpirun.prefix and any(host.name != "localhost" for host in hosts):
-        command += ["--prefix", mpirun.prefix]
-    if survive:
-        if words is WORDS[4]:
-            raise Refusal(
-                f"--survive needs Open MPI 5, and {mpirun.path} is {mpirun.version}\n"
-                "  leave it out: then the job ends with a rank, and goes on when it is started again"
-            )
-        command += ["--with-ft", "ulfm"]
-    if agent:
+        words += ["--allow-run-as-root"]
+    if mpirun.prefix and job.is_remote:
+        words += ["--prefix", mpirun.prefix]
+    if job.survive:
+        mpirun.need_ulfm()
+        words += ["--with-ft", "ulfm"]
+    if job.agent:
         # Also within a scheduler's job. Each daemon is started from here and stays a child of the agent's shell.
-        plm = {"plm": words["shell"], f"plm_{words['shell']}_agent": agent, f"plm_{words['shell']}_no_tree_spawn": "1"}
-        for name, value in plm.items():
-            command += [words["parameter"], name, value]
-        command += ["--leave-session-attached"]
-    if any(host.name != "localhost" for host in hosts):
-        for name, value in KEEPALIVE.items():
-            command += [words["parameter"], name, value]
-    if runtime:
-        command += [words["parameter"], words["interface"], runtime]
-    if messages:
-        command += ["--mca", "btl_tcp_if_include", messages]
+        shell = mpirun.words["shell"]
+        words += mpirun.parameters({"plm": shell, f"plm_{shell}_agent": job.agent, f"plm_{shell}_no_tree_spawn": "1"})
+        words += ["--leave-session-attached"]
+    if job.is_remote:
+        words += mpirun.parameters(KEEPALIVE)
+    if job.networks.runtime:
+        words += mpirun.parameters({mpirun.words["interface"]: ",".join(job.networks.runtime)})
+    if job.networks.messages:
+        words += ["--mca", "btl_tcp_if_include", ",".join(job.networks.messages)]
     # az_mpi shares a host's cores out among its ranks itself, and a rank has several threads.
-    command += ["--bind-to", "none", *_environment(threads, interface, launch, restarts)]
-    return [*command, "-np", str(np), "-H", ",".join(map(str, hosts)), *program]
+    words += ["--bind-to", "none"]
+    words += [word for value in _environment(job) for word in ("-x", value)]
+    words += ["-np", str(job.num_ranks), "-H", ",".join(map(str, job.hosts))]
+    return [*words, *job.program]
 
 
-def _environment(threads, interface, launch, restarts):
-    """Return the words that set variables of every rank's environment. The arguments are those of `line`."""
-    settings = {"OMP_NUM_THREADS": threads} if threads else {}
-    if interface and "/" not in interface:
-        settings |= {"NCCL_SOCKET_IFNAME": interface, "GLOO_SOCKET_IFNAME": interface}
-    values = [name if name in os.environ else f"{name}={value}" for name, value in settings.items()]
-    values += [f"{name}={value}" for name, value in ((LAUNCH, launch), (RESTARTS, restarts)) if value]
-    values += [name for name in ("PYTHONPATH",) if name in os.environ]  # where users' own modules are
-    return [word for value in values for word in ("-x", value)]
+def _environment(job: JobSpec) -> list[str]:
+    """Return what every rank's environment gets: NAME=VALUE, or NAME for a variable that has the value it has here."""
+    defaults = {}  # what the user has set counts more
+    if job.threads:
+        defaults["OMP_NUM_THREADS"] = str(job.threads)
+    if job.networks.libraries:
+        defaults["NCCL_SOCKET_IFNAME"] = defaults["GLOO_SOCKET_IFNAME"] = ",".join(job.networks.libraries)
+    found = [name if name in os.environ else f"{name}={value}" for name, value in defaults.items()]
+    if job.launch:
+        found.append(f"{LAUNCH}={job.launch}")
+    if job.num_restarts:
+        found.append(f"{RESTARTS}={job.num_restarts}")
+    if "PYTHONPATH" in os.environ:  # where users' own modules are
+        found.append("PYTHONPATH")
+    return found

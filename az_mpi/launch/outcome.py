@@ -6,6 +6,7 @@ mpirun's code alone does not tell: Open MPI 5.0 may end with 0, or with 255, whe
 
 import json
 import sys
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,26 +22,78 @@ class Outcome(NamedTuple):
     lost: bool
 
 
+class State(Enum):
+    """How far a job had come when it ended."""
+
+    STOPPED_EARLY = "it was asked to stop, and ended before any rank had begun"
+    NO_RECORD = "it does not train, so it keeps no record"
+    NOT_BEGUN = "a training that has not written its status.json"
+    BEGUN = "a training that has written its status.json, but not that it has finished"
+    FINISHED = "a training whose status.json says that it has finished"
+
+
+ANY = None  # in a rule's first part: it fits every end
+SAME = None  # in a rule's second part: as mpirun has reported
+
+
+class Rule(NamedTuple):
+    """The ends that a rule fits: the state, mpirun's code, and whether mpirun has said that it lost a host or a rank.
+    Then what they mean, as in an `Outcome`."""
+
+    state: State
+    code: int | None
+    said_lost: bool | None
+
+    status: int | None
+    finished: bool
+    lost: bool | None
+
+
+# The first rule that fits an end counts. mpirun ends with 0 or 255 also where it has lost a host.
+RULES = (
+    Rule(State.STOPPED_EARLY, ANY, ANY, status=RESUMABLE, finished=False, lost=SAME),
+    Rule(State.NO_RECORD, 0, False, status=DONE, finished=True, lost=False),
+    Rule(State.NO_RECORD, 0, True, status=INTERNAL, finished=True, lost=True),
+    Rule(State.NO_RECORD, ANY, ANY, status=SAME, finished=False, lost=SAME),
+    Rule(State.NOT_BEGUN, 0, ANY, status=RESUMABLE, finished=False, lost=True),
+    Rule(State.NOT_BEGUN, 255, True, status=RESUMABLE, finished=False, lost=True),
+    Rule(State.NOT_BEGUN, ANY, ANY, status=SAME, finished=False, lost=SAME),
+    Rule(State.BEGUN, 0, ANY, status=RESUMABLE, finished=False, lost=True),
+    Rule(State.BEGUN, 255, ANY, status=RESUMABLE, finished=False, lost=True),
+    Rule(State.BEGUN, ANY, ANY, status=SAME, finished=False, lost=SAME),
+    Rule(State.FINISHED, ANY, ANY, status=SAME, finished=True, lost=False),
+)
+
+
 def outcome(
     code: int, record: dict | None = None, before: dict | None = None, asked: bool = False, lost: bool = False
 ) -> Outcome:
-    """Return how a job ended, from the exit status of mpirun and from what the job wrote into status.json.
+    """Return how a job ended: the state that it had reached and mpirun's code are looked up in RULES.
 
-    mpirun ends with 0 or 255 also where it lost a host. So a training counts as finished only if its status.json says
-    so; without that, 0, and 255 after the training had begun, mean that a later start can continue (RESUMABLE).
+    A training counts as finished only if its status.json says so. Otherwise a code that mpirun also gives where it has
+    lost a host means that a later start can continue (RESUMABLE); every other code is the job's own.
 
     code: of mpirun. record, before: the content of status.json now and before the job began, {} if there was no such
     file; None for a job that does not train and writes none. asked: whether the job was asked to stop with SIGUSR2 and
     nothing else. lost: whether mpirun has said that it lost a host or a rank."""
+    state = _state(code, record, before, asked)
+    rule = next(
+        rule for rule in RULES if rule.state is state and rule.code in (ANY, code) and rule.said_lost in (ANY, lost)
+    )
+    return Outcome(
+        code if rule.status is SAME else rule.status, rule.finished, lost if rule.lost is SAME else rule.lost
+    )
+
+
+def _state(code, record, before, asked):
+    """Return the `State` that a job had reached. The arguments are those of `outcome`."""
     if asked and code in STOPPED_EARLY:
-        return Outcome(RESUMABLE, False, lost)
+        return State.STOPPED_EARLY
     if record is None:
-        return Outcome(code or (INTERNAL if lost else DONE), not code, lost)
-    begun = record != before
-    if begun and record.get("job") == "finished":
-        return Outcome(code, True, False)
-    lost = lost or code == 0 or code == 255 and begun
-    return Outcome(RESUMABLE if code in (0, 255) and lost else code, False, lost)
+        return State.NO_RECORD
+    if record == before:
+        return State.NOT_BEGUN
+    return State.FINISHED if record.get("job") == "finished" else State.BEGUN
 
 
 def read(folder: str | Path, launch: str | None = None) -> dict:

@@ -1,7 +1,7 @@
 """How a run's user talks to the launch that supervises the run: by two small files in the run's folder.
 
-RUN/launch.json is written by launch: what it does, and its answer. RUN/launch-request.json is written by the user, one
-request at a time; launch removes it when it has read it.
+launch writes RUN/launch.json: what it does, and its answer to the newest request. The user writes
+RUN/launch-request.json, one request at a time; launch removes it when it has read it.
 """
 
 import json
@@ -19,18 +19,19 @@ class RequestFiles:
     """The two files of the run in `folder`."""
 
     def __init__(self, folder: str | Path):
-        self.state, self.request = Path(folder) / STATE, Path(folder) / REQUEST
+        self.state = Path(folder) / STATE
+        self.request = Path(folder) / REQUEST
 
     def look(self) -> dict[str, Any] | None:
         """Return what launch has published, None where no launch supervises the run."""
         return _read(self.state)
 
     def publish(self, content: dict[str, Any]) -> None:
-        """Write what launch tells, JSON-able. Raises OSError."""
+        """Write what launch does, and its answer, JSON-able. Raises OSError."""
         write_text(self.state, json.dumps(content) + "\n", durable=False)
 
     def ask(self, content: dict[str, Any]) -> None:
-        """Write a request, JSON-able. Raises FileExistsError if there is one; OSError."""
+        """Write a request, JSON-able. Raises FileExistsError if another one is waiting; OSError."""
         claim_text(self.request, json.dumps(content) + "\n")
 
     def take(self) -> dict[str, Any] | None:

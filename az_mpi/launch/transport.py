@@ -1,4 +1,4 @@
-"""How launch reaches its hosts: by ssh, here, or through the folder of a rendezvous, see meeting.py."""
+"""How launch reaches its hosts: by ssh (in this file), or through the folder of a rendezvous (meeting.py)."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -10,14 +10,14 @@ from az_mpi.launch.hosts import Host
 
 
 class Ssh:
-    """Hosts reached by ssh. Only asking them tells whether they are there."""
+    """Hosts reached by ssh. Only their answers show whether they are up."""
 
     agent = None  # what mpirun calls in place of ssh
-    knows = False  # whether `present` alone tells which hosts are there
+    knows = False  # whether `present` alone shows which hosts are up
     shell = staticmethod(check.ssh)
 
     def present(self, names: Iterable[str]) -> set[str]:
-        """Return those of the hosts `names` that are worth asking."""
+        """Return those of the hosts `names` that may be up, so that they are asked."""
         return set(names)
 
     def poll(self, names: set[str]) -> tuple[list[Signals], bool]:
@@ -26,14 +26,16 @@ class Ssh:
         return [], False
 
 
-class Look(threading.Thread):
+class Question(threading.Thread):
     """Asks hosts in the background. found: what `check.ask` returns, once this thread has ended."""
 
     def __init__(
         self, ask_hosts: Callable[[Sequence[Host]], tuple[check.Answers, list[check.Problem]]], hosts: Sequence[Host]
     ):
-        super().__init__(name="look", daemon=True)
-        self.ask_hosts, self.hosts, self.found = ask_hosts, hosts, ({}, [])
+        super().__init__(name="ask hosts", daemon=True)
+        self.ask_hosts = ask_hosts
+        self.hosts = hosts
+        self.found: tuple[check.Answers, list[check.Problem]] = ({}, [])
         self.start()
 
     def run(self) -> None:

@@ -13,6 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from enum import Enum, auto
 from pathlib import Path
 
 from az_mpi.core import files
@@ -35,6 +36,14 @@ GONE = {
     errno.ENXIO,
     errno.ENODEV,
 }
+
+
+class Answered(Enum):
+    """Which ranks the run's folder answers, as one of them knows it."""
+
+    THIS = auto()  # or this rank does not ask
+    NONE = auto()
+    OTHERS = auto()  # at least one, and not this one
 
 
 class HangDetector:
@@ -60,11 +69,11 @@ class HangDetector:
         self.main = MainThread()
         self.folder = FolderProbe(Path(folder) / f".probe-{rank:03d}.{os.getpid()}.tmp", self.every_s, clock)
         self._slept_s, self._held_up_s = 0.0, 0.0  # held up: the longest time of any rank
-        self._lock = threading.Lock()  # of the next four
-        self._answered: int | None = None
-        self._nobody_since: float | None = None
-        self._alone_since: float | None = None
-        self._grace_s = 0.0
+        self._other: int | None = None  # a rank that the folder answers; root has told it
+        self._lock = threading.Lock()  # of the next three
+        self._answered = Answered.THIS
+        self._since = 0.0  # when that began, by the clock
+        self._grace_s = 0.0  # for how long it may be OTHERS
 
     def facts(self) -> dict:
         """Return what this rank tells root."""
@@ -83,7 +92,8 @@ class HangDetector:
 
     def hear(self, told: dict) -> str | None:
         """Return why this rank is to be ended, in words, or None. told: the newest `sum_up`."""
-        self._held_up_s, self._answered = max(self._look(), told["held_up_s"]), told["answered"]
+        self._held_up_s = max(self._look(), told["held_up_s"])
+        self._other = told["answered"]
         if (why := self._left_out()) and self._held_up_s > self.hang_s:
             return why
         # If several ranks sleep, the others may do so because of the one that has slept longest.
@@ -96,7 +106,7 @@ class HangDetector:
         """After a loss of ranks, wait until it is known whether the folder answers this rank. Return as `hear` does."""
         if self._held_up_s > ASK * self.hang_s:  # perhaps it was the lost rank that was held up
             HangDetector.spared_until = self._clock() + watchdog.PATIENCE_S
-        while not (why := self._left_out()) and self._alone_since is not None:
+        while not (why := self._left_out()) and self._answered is Answered.OTHERS:
             if self.folder.silent_s() <= 2 * self.every_s:
                 break
             self._sleep(0.05)
@@ -118,18 +128,20 @@ class HangDetector:
         now, silent_s = self._clock(), self.folder.silent_s()
         with self._lock:
             if not silent_s:
-                self._nobody_since = self._alone_since = None
-            elif self._answered is None:
-                self._nobody_since, self._alone_since = self._nobody_since or now - silent_s, None
-            elif self._alone_since is None:
-                # A file system that was away for long may come back sooner for one rank than for another.
-                away_s = now - self._nobody_since if self._nobody_since else 0.0
-                self._nobody_since, self._alone_since, self._grace_s = None, now, max(self.hang_s / 2, away_s)
+                self._answered = Answered.THIS
+            elif self._other is None:
+                if self._answered is not Answered.NONE:
+                    self._answered, self._since = Answered.NONE, now - silent_s
+            elif self._answered is Answered.OTHERS:
+                self._since = max(self._since, now - silent_s)
             else:
-                self._alone_since = max(self._alone_since, now - silent_s)
-            if self._alone_since is None or now - self._alone_since <= self._grace_s:
-                return None
-            return f"the run's folder has not answered for {silent_s:.0f} s, but answers rank {self._answered}"
+                # A file system that was away for long may come back sooner for one rank than for another.
+                away_s = now - self._since if self._answered is Answered.NONE else 0.0
+                self._grace_s = max(self.hang_s / 2, away_s)
+                self._answered, self._since = Answered.OTHERS, now
+            if self._answered is Answered.OTHERS and now - self._since > self._grace_s:
+                return f"the run's folder has not answered for {silent_s:.0f} s, but answers rank {self._other}"
+            return None
 
 
 class MainThread:
@@ -140,7 +152,7 @@ class MainThread:
         self._timer, self._used_s = SilenceTimer(), 0.0
 
     def asleep_s(self) -> float:
-        """Return the seconds; 0.0 if this kernel does not tell. To be called again and again, by one other thread."""
+        """Return the seconds; 0.0 if this kernel does not tell. To be called repeatedly, by one other thread."""
         seen, used_s = self._look(), time.process_time()
         if seen is None or seen != self._timer.value or watchdog.is_waiting():
             self._timer.hear()

@@ -68,8 +68,8 @@ class Listener:
     """Root's end: receives the beats of `size` ranks on UDP `port`, in a daemon thread.
 
     on_urgent(rank, content): called in that thread with the last words of a rank, before they are answered.
-    on_silence(rank): called in it, once, when nothing was heard of a rank for `silence_s`. Ranks that were never heard
-    from do not time out. reply(): what answers tell the ranks in addition, a small dict.
+    on_silence(rank): called in it, once, when a rank has not been heard for `silence_s`; not for a rank that was never
+    heard. reply(): what answers tell the ranks in addition, a small dict.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Sender:
 
     addresses: (host, port) of root, the likeliest first. All are used until root's answer says which one reached it,
     and again after SILENT_S without a new answer. on_silence(0): called in the thread, once, when root has not answered
-    for `silence_s`, unless it never did. on_reply(reply): called in it with each new answer.
+    for `silence_s`; not if it has never answered. on_reply(reply): called in it with each new answer.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """The monitor decides from the facts in heartbeats whether a rank or the job is to end. Nothing else in a rank does.
 
-A rank that hangs, or that the run's folder no longer answers, kills itself, and the others go on. If root hears nothing
-more of a rank, or a rank nothing more of root, MPI may never notice: then the job ends, and can be resumed. The
-watchdog, a process beside each rank, kills a rank whose threads no longer run at all.
+A rank that hangs, or that the run's folder no longer answers, kills itself, and the others continue. If root no longer
+hears a rank, or a rank no longer hears root, MPI may never notice it: then the monitor ends the job, which can be
+resumed. A rank whose threads no longer run at all is killed by its watchdog, a process of its own.
 """
 
 import math
@@ -11,9 +11,9 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.liveness import heartbeat, watchdog
@@ -25,12 +25,32 @@ LEAVE_S = 8.0  # for root to store games before the job ends: its file system ma
 TELL_EVERY_S = 0.5
 
 
+class Ranks(Protocol):
+    """The ranks of the run: what a monitor uses of `mpi.world.World`."""
+
+    rank: int
+    size: int
+    is_root: bool
+    host: str
+    survives: bool
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        """The host of each rank."""
+
+    def share(self, item: Any, source: int = 0) -> Any:
+        """Return root's item on every rank. Collective."""
+
+    def abort(self, code: int) -> object:
+        """End the whole job with this exit status. Any thread may call it."""
+
+
 class Monitor:
     """One rank's part: it sends root heartbeats and acts on what they say. Collective to make."""
 
     def __init__(
         self,
-        world: Any,
+        world: Ranks,
         folder: Path,
         hang_s: float,
         facts: Callable[[], dict[str, Any]],
@@ -38,7 +58,7 @@ class Monitor:
         on_failure: Callable[[int, dict[str, Any]], object],
         on_end: Callable[[str], object],
     ):
-        """world: a `World`. hang_s: `fault.hang_s`. facts(): more that this rank tells root, a dict whose JSON is below
+        """hang_s: `fault.hang_s`. facts(): more that this rank tells root, a dict whose JSON is below
         1 KiB. writing_s(): for how many seconds this rank's writer has been at one step. On root, in threads:
         on_failure(rank, facts) is called when a rank reports its failure; on_end(why) before the job is ended."""
         self._world, self._on_end = world, on_end
@@ -80,7 +100,7 @@ class Monitor:
 
     def leave(self, last_words: bool = False) -> None:
         """Send no more heartbeats, and tell root so. last_words: send the facts once more, and wait for root's answer.
-        Root goes on receiving until `close`."""
+        Root keeps receiving until `close`."""
         if self._sender:
             sender, self._sender = self._sender, None
             sender.close_with_last_words() if last_words else sender.close()
@@ -106,7 +126,7 @@ class Monitor:
             self._end_rank(why)
 
     def _end_rank(self, why):
-        """End this rank, so that the others go on; or, if they cannot, end the job, so that it is resumed."""
+        """End this rank, so that the others continue; or, if they cannot, end the job, so that it is resumed."""
         text = f"rank {self._world.rank} on {self._world.host}: {why}: killed (fault.hang_s)"
         if self._world.survives:
             watchdog.say(os.getpid(), f"{text}\n")
@@ -118,7 +138,7 @@ class Monitor:
         self._end_job(
             f"rank {self._world.rank} on {self._world.host} has heard nothing from rank {rank} on "
             f"{self._world.hosts[rank]} for longer than fault.hang_s; the job ends. Start the same command "
-            "again to go on"
+            "again to continue"
         )
 
     def _end_job(self, text):

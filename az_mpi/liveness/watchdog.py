@@ -1,7 +1,7 @@
 """The watchdog: a small process beside each rank that kills the rank (SIGKILL) when it hangs.
 
 A rank that is stopped, or hangs in a file system or in a kernel, holds up all others, and MPI does not report it. MPI
-does report a dead rank; then the others go on, or the job is started again. The watchdog needs no thread of the rank
+does report a dead rank; then the others continue, or the job is started again. The watchdog needs no thread of the rank
 and no network: it reads a counter in memory that it shares with the rank. It imports only the standard library.
 
 A rank that is stopped (SIGSTOP) is killed after `hang_s`, whatever it is doing. In self-play, matches and training,
@@ -33,7 +33,13 @@ LOOK_EVERY_S = 0.25
 PATIENCE_S = 900.0
 LONGER = 10
 JOIN_S = 5.0  # for mpirun to end by itself a job of which a rank has ended before all had joined
-_COUNT, _STEPS, _HANG_MS, _JOINED, _RANK, _WORDS = 0, 1, 2, 3, 4, 5  # u64: signs of life; steps, 0 outside of them; …
+# The numbers of 64 bits that a rank shares with its watchdog, by their places.
+_COUNT = 0  # signs of life
+_STEPS = 1  # steps done in the present block of `steps`; 0 outside of one
+_HANG_MS = 2  # `fault.hang_s`
+_JOINED = 3  # 1 once the rank has joined the MPI job
+_RANK = 4  # for messages
+_WORDS = 5  # how many they are
 ENDED_EARLY = "a rank ended before all had joined"
 LAUNCHERS = ("prterun", "prted", "mpirun", "orted")
 FAMILIAR = 2  # steps before a step can count as a hang: the first may compile, the second is measured
@@ -175,8 +181,8 @@ def _watch(memory, pid, launcher):
 
 
 def end_job_of(launcher: int) -> None:
-    """End the job of a rank that has ended before all had joined, unless mpirun does so: under ULFM it goes on, and all
-    other ranks wait in MPI_Init for the one that is lost. launcher: the process that started the rank: mpirun, or its
+    """End the job of a rank that has ended before all had joined, unless mpirun does so. Under ULFM it does not, and
+    all other ranks wait in MPI_Init for the lost one. launcher: the process that started the rank: mpirun, or its
     daemon on another host."""
     if os.environ.get("OMPI_MCA_mpi_ft_enable") not in ("1", "true"):
         return

@@ -14,7 +14,7 @@ KINDS = {kind.__name__: kind for kind in (NotNow, NotHere, Refusal)}  # the most
 def everywhere(world: World, make: Callable[[], Made]) -> Made:
     """Return this rank's `make()`. If `make` raises Refusal on some rank, every rank raises one, with each of the texts
     and its ranks. If it is a NotNow or NotHere, so is the one that every rank raises."""
-    made = problem = None
+    problem = None
     try:
         made = make()
     except Refusal as error:
@@ -29,7 +29,7 @@ def everywhere(world: World, make: Callable[[], Made]) -> Made:
             for (text, _), ranks in list(found.items())[:SHOWN_MAX]
         )
         raise KINDS[next(iter(found))[1]](text)
-    return made
+    return made  # there is one: a problem of this rank would be among those found
 
 
 def same_plugins(world: World, plugins: Sequence[tuple[str, registry.Registry, str]]) -> None:

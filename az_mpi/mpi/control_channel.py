@@ -1,4 +1,4 @@
-"""What ranks tell each other while they work: counts that are summed again and again without blocking.
+"""What ranks tell each other while they work: counts that are summed repeatedly without blocking.
 
 A signal can reach one rank or all of them, at any moment. It is only noted (`signals.Requests`). The ranks act on it
 together, after the sum that told all of them.

@@ -6,10 +6,8 @@ many containers, does not limit it. The system frees it when the last rank of th
 
 import mmap
 import os
-import resource
 import secrets
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 
@@ -59,19 +57,3 @@ def _open(pid, fd, token, size):
     except (OSError, ValueError):  # ValueError: it is another file, and shorter
         return None
     return memory[TOKEN_BYTES:] if memory[:TOKEN_BYTES].tobytes() == token.encode() else None
-
-
-def peak_bytes() -> int:
-    """Return the memory in bytes that this process has had at most, with its part of what it shares now."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    shared, part = _number_in("status", "RssShmem:"), _number_in("smaps_rollup", "Pss_Shmem:")
-    return (peak - (shared - part if part else 0)) * 1024  # all are in KiB
-
-
-def _number_in(name, label):
-    """Return the number after a label in a file of /proc/self, 0 if this Linux does not tell it."""
-    try:
-        lines = Path("/proc/self", name).read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith(label)), 0)

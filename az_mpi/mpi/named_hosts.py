@@ -21,9 +21,9 @@ def ranks_of(world: "World", name: str) -> list[bool]:
 
 def missing(world: "World", key: str, name: str, cure: str) -> None:
     """Refuse a name that is none of the hosts. But a job that launch or Slurm has started again may have lost that
-    host: then root says so and the job goes on. Collective. Raises Refusal on every rank.
+    host: then root says so and the job continues. Collective. Raises Refusal on every rank.
 
-    cure: of the refusal, a line."""
+    key: of the configuration, which has this name. cure: the last line of the refusal, which says how to fix it."""
     hosts = ", ".join(dict.fromkeys(world.hosts))
     if not any(os.environ.get(variable, "0") != "0" for variable in (RESTARTS, "SLURM_RESTART_COUNT")):
         raise Refusal(f'{key}: "{name}" is none of the hosts of this job: {hosts}\n  {cure}')
@@ -34,8 +34,8 @@ def missing(world: "World", key: str, name: str, cure: str) -> None:
 
 
 def check_weights(settings: "schema.Selfplay", world: "World") -> None:
-    """Check that `selfplay.weights` count: in a deterministic run, and for hosts of this job. Collective. Raises
-    Refusal on every rank. settings: `config.selfplay`."""
+    """Check that `selfplay.weights` have an effect: the run is deterministic, and each of them is for another host of
+    this job. Collective. Raises Refusal on every rank. settings: `config.selfplay`."""
     if not settings.weights:
         return
     refuse_weights_without_quota(settings)

@@ -14,7 +14,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class PeerLost(Exception):
-    """A rank of the job has died, or another rank has reported that. Survivors go on with `World.recover`."""
+    """A rank of the job has died, or another rank has reported that. Survivors continue with `World.recover`."""
 
 
 def collective(method: Method) -> Method:

@@ -38,7 +38,7 @@ def place(config: "Config", world: World, device: str) -> tuple[World, int]:
         raise Refusal(
             f"train.batch_size: {counted(config.train.batch_size, 'sample')} in all cannot be split over "
             f"{sum(chosen)} ranks that train\n  --batch_size N with N at least that, or fewer trainers with "
-            f"--set train.ranks={config.train.batch_size}: the others go on playing"
+            f"--set train.ranks={config.train.batch_size}: the others keep playing"
         )
     return world.reorder(chosen[world.rank]), sum(chosen)
 

@@ -25,7 +25,7 @@ def order(world: "World", wanted: str) -> "World":
     """Return a world of the same ranks, those of root's host first, the others in order. Collective.
 
     wanted: `train.root_host`. Raises Refusal if that is none of the hosts; but a job that launch or Slurm has started
-    again may have lost that host, and goes on without it.
+    again may have lost that host, and continues without it.
     """
     name = wanted or world.share(_first_if_elsewhere() if world.is_root else None)
     if not name:

@@ -31,6 +31,7 @@ from az_mpi.mpi.pending import PendingSum
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Made = TypeVar("Made")
 Rebuilt = TypeVar("Rebuilt")
 LONGEST_SLEEP_S, LONGEST_SLEEP_BESIDE_S = 0.002, 0.02
 ABORT_S = 3.0  # for MPI to end the job
@@ -42,7 +43,7 @@ class World:
     # Seconds that this rank has spent in collectives, waiting for others or for bulk data. One count for all worlds of
     # a process: a rank waits in one place at a time. Time in Horovod does not count.
     waited_s = 0.0
-    # Whether the job goes on when a rank dies: mpirun was started with --with-ft ulfm.
+    # Whether the job continues when a rank dies: mpirun was started with --with-ft ulfm.
     survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")
     # Bytes of bulk data that this rank has sent to others. Horovod's do not count.
     sent_bytes = 0
@@ -131,17 +132,16 @@ class World:
     def from_root(self, make: Callable[[], Any]) -> Any:
         """Return on every rank the small JSON-able result of `make()`, which only root calls. Collective. If `make`
         raises Refusal or NotNow, every rank raises it with the same text and exit status."""
-        outcome = None
-        if self.is_root:
-            try:
-                outcome = {"result": make()}
-            except Refusal as error:
-                outcome = {"refusal": str(error), "status": error.status}
-        if "refusal" in (outcome := self.share(outcome)):
-            refusal = (NotNow if outcome["status"] == NotNow.status else Refusal)(outcome["refusal"])
-            refusal.status = outcome["status"]
-            raise refusal
-        return outcome["result"]
+        made, refused = self.share(_tried(make) if self.is_root else None)
+        _raise(refused)
+        return made
+
+    def on_root(self, make: Callable[[], Made]) -> Made | None:
+        """Return on root the result of `make()`, of any type, which only root calls, and None on the other ranks.
+        Collective. Raises as `from_root` does."""
+        made, refused = _tried(make) if self.is_root else (None, None)
+        _raise(self.share(refused))
+        return made
 
     @collective
     def sum(self, values: np.ndarray) -> np.ndarray:
@@ -160,24 +160,33 @@ class World:
     def broadcast(self, array: np.ndarray | None, source: int = 0, into: np.ndarray | None = None) -> np.ndarray:
         """Return the array of rank `source`, of a plain dtype, on every rank; other ranks' are ignored. Collective.
         into: used for the result on other ranks if it has the same dtype and shape."""
-        length, is_source = np.zeros(1, np.int64), self.rank == source
-        if is_source:
-            array = np.ascontiguousarray(array)
-            header = np.frombuffer(json.dumps([array.dtype.str, array.shape]).encode(), np.uint8)
-            length[0] = len(header)
-        self._wait(self.comm.Ibcast(length, source))
-        if not is_source:
-            header = np.empty(length[0], np.uint8)
-        self._wait(self.comm.Ibcast(header, source))
-        dtype, shape = json.loads(header.tobytes())
-        if not is_source:
-            fits = into is not None and [into.dtype.str, list(into.shape)] == [dtype, shape]
-            array = into if fits else np.empty(shape, dtype)
-        content = as_bytes(array)
-        World.sent_bytes += is_source * len(content) * (self.size - 1)
+        if self.rank == source:
+            result = np.ascontiguousarray(array)
+            self._broadcast_form([result.dtype.str, result.shape], source)
+        else:
+            dtype, shape = self._broadcast_form(None, source)
+            if into is not None and [into.dtype.str, list(into.shape)] == [dtype, shape]:
+                result = into
+            else:
+                result = np.empty(shape, dtype)
+        content = as_bytes(result)
+        if self.rank == source:
+            World.sent_bytes += len(content) * (self.size - 1)
         for start in range(0, len(content), self.chunk_bytes):
             self._wait(self.comm.Ibcast(content[start : start + self.chunk_bytes], source))
-        return array
+        return result
+
+    def _broadcast_form(self, form, source):
+        """Return [dtype as text, shape] of the array that rank `source` is about to send. form: that, there."""
+        length, header = np.zeros(1, np.int64), None
+        if self.rank == source:
+            header = np.frombuffer(json.dumps(form).encode(), np.uint8)
+            length[0] = len(header)
+        self._wait(self.comm.Ibcast(length, source))
+        if header is None:
+            header = np.empty(length[0], np.uint8)
+        self._wait(self.comm.Ibcast(header, source))
+        return json.loads(header.tobytes())
 
     @collective
     def gather(self, rows: np.ndarray, compress: bool = False) -> np.ndarray | None:
@@ -243,7 +252,7 @@ class World:
         return self._derive(comm) if member else None
 
     def beside(self) -> "World":
-        """Return this world, whose waiting from now on is no idle time and no sign of life: for use in a thread."""
+        """Return this world, for use in a thread: from now on its waiting is neither idle time nor a sign of life."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)
         return self
 
@@ -259,19 +268,26 @@ class World:
         """
         while True:
             self.revoke()
-            comm, survivors, result, succeeded = self.comm.Shrink(), None, None, True
+            comm = self.comm.Shrink()
+            survivors: World | None = None
             try:
                 survivors = World(comm, self.chunk_bytes)
                 result = rebuild(survivors)
             except PeerLost:
-                succeeded = False
                 comm.Revoke()
                 if survivors:
                     survivors.revoke()
-            with suppress(self._mpi.Exception):
-                # MPI_Comm_agree gives all survivors the same answer, or all of them an error.
-                if comm.Agree(int(succeeded)):
+                self._all_succeeded(comm, False)
+            else:
+                if self._all_succeeded(comm, True):
                     return result
+
+    def _all_succeeded(self, comm, here):
+        """Return whether all survivors have succeeded; here: whether this rank has. Collective over them."""
+        with suppress(self._mpi.Exception):
+            # MPI_Comm_agree gives all survivors the same answer, or all of them an error.
+            return bool(comm.Agree(int(here)))
+        return False
 
     def settle(self) -> None:
         """Wait for every living rank, before this one leaves. Collective."""
@@ -313,6 +329,23 @@ class World:
 def split_evenly(total: int, parts: int) -> list[int]:
     """Return `parts` counts that add up to `total` and differ by at most one, the larger ones first."""
     return [total // parts + (k < total % parts) for k in range(parts)]
+
+
+def _tried(make):
+    """Return (the result of `make()`, None), or (None, [text, exit status]) if it raises Refusal."""
+    try:
+        return make(), None
+    except Refusal as error:
+        return None, [str(error), error.status]
+
+
+def _raise(refused):
+    """Raise the Refusal that `_tried` has returned, if it is one."""
+    if refused:
+        text, status = refused
+        refusal = (NotNow if status == NotNow.status else Refusal)(text)
+        refusal.status = status
+        raise refusal
 
 
 def wait(done: Callable[[], object]) -> None:

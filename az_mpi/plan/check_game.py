@@ -52,7 +52,8 @@ def main(arguments: list[str]) -> int:
         game = games.make(config.game)
         print(size_of(game))
         print(planes_of(game))
-        warnings, rng = games.check(game, NUM_CHECKED), np.random.default_rng(0)
+        warnings = games.check(game, NUM_CHECKED)
+        rng = np.random.default_rng(0)
         states, mean_plies = random_positions(game, rng)
         ends = drawn_ends(game, rng)
     except (AssertionError, OwnCodeError) as why:
@@ -109,7 +110,8 @@ def noted(warnings: list[str]) -> str:
 
 
 def drawn_ends(game: Game, rng: np.random.Generator) -> str:
-    """Play random games; return the end of one that each player has won as text, of a draw if no player has won any."""
+    """Play random games; return as text the end of one that the player who began has won, and of one that the other
+    player has won; the end of a draw if nobody has won any."""
     found = {}  # result for the player who began, -1, 0 or 1: the actions of the first game that had it
     for _ in range(ROUNDS):
         for actions, result in played_games(game, rng):
@@ -118,14 +120,16 @@ def drawn_ends(game: Game, rng: np.random.Generator) -> str:
             break
     drawn = [drawn_end(game, found[sign]) for sign in (1, -1) if sign in found] or [drawn_end(game, found[0])]
     never = " or ".join(WON[sign] for sign in (1, -1) if sign not in found)
-    return "\n\n".join(drawn + [f"no random game ended with {never}"] * bool(never))
+    return "\n\n".join([*drawn, f"no random game ended with {never}"] if never else drawn)
 
 
 def played_games(game: Game, rng: np.random.Generator) -> list[tuple[list[int], float]]:
     """Play NUM_GAMES random games; return of each that ended (its actions, the result for the player who
     began)."""
-    states, number, results = game.initial(NUM_GAMES), np.arange(NUM_GAMES), {}
+    states = game.initial(NUM_GAMES)
+    number = np.arange(NUM_GAMES)  # of the game that each state belongs to
     moves = [[] for _ in range(NUM_GAMES)]
+    results = {}  # by the game's number
     for _ in range(game.max_plies):
         if not len(states):
             break
@@ -136,7 +140,8 @@ def played_games(game: Game, rng: np.random.Generator) -> list[tuple[list[int], 
         ended, value = game.terminal(states)
         outcome = np.where(game.to_play(states) == 0, value, 0 - value)
         results |= dict(zip(number[ended].tolist(), outcome[ended].tolist()))
-        states, number = states[~ended], number[~ended]
+        states = states[~ended]
+        number = number[~ended]
     return [(moves[i], result) for i, result in sorted(results.items())]
 
 
@@ -144,14 +149,16 @@ def drawn_end(game: Game, actions: list[int]) -> str:
     """Return the last moves of a game, its last two positions and its result as text."""
     states = list(positions(game, game.initial(1)[0], actions))
     words = [game.action_to_text(state, action) for state, action in zip(states[-8:], actions[-8:])]
-    before, end = states[-1], game.play(states[-1][None], np.array(actions[-1:]))[0]
-    value, player = float(game.terminal(end[None])[1][0]), int(game.to_play(end[None])[0])
+    end = game.play(states[-1][None], np.array(actions[-1:]))[0]
+    value = float(game.terminal(end[None])[1][0])
+    player = int(game.to_play(end[None])[0])
     result = value if player == 0 else 0 - value
-    moves = " ".join(["..."] * (len(actions) > 8) + words[:-1])
+    moves = " ".join([*(["..."] if len(actions) > 8 else []), *words[:-1]])
+    after = f", after {moves}" if moves else ""
     return "\n".join(
         [
-            f"a random game with {WON[int(np.sign(result))]}" + f", after {moves}" * bool(moves),
-            game.show(before),
+            f"a random game with {WON[int(np.sign(result))]}{after}",
+            game.show(states[-1]),
             f"and {words[-1]}: {result:+g} for the player who began "
             f"(the value is {value:+g} for player {player}, who is to move)",
             game.show(end),
@@ -175,9 +182,10 @@ def time_rules(game: Game, states: np.ndarray) -> dict[str, float]:
 
 
 def timed(call: Callable[[], Any]) -> float:
-    """Return the seconds that a call takes: the least of what is tried in TIMED_S, after one that may compile."""
+    """Return the seconds that a call takes: the least of all calls within TIMED_S, after one that may compile."""
     call()
-    took, end = [], time.perf_counter() + TIMED_S
+    took = []
+    end = time.perf_counter() + TIMED_S
     while len(took) < 3 or time.perf_counter() < end:
         begun = time.perf_counter()
         call()
@@ -199,17 +207,18 @@ def cost(game: Game, config: Any, states: np.ndarray, mean_plies: float, rules_u
     evaluation_us = timed(lambda: engine.evaluate(planes)) * 1e6 / BATCH
     num_legal = game.legal(states).sum(axis=1).mean()
     trees = config.selfplay.parallel_games or PARALLEL_GAMES
-    simulations, window = config.search.simulations, config.replay.window_max
+    simulations = config.search.simulations
+    window = config.replay.window_max
     node = tree.NODE.itemsize + game.state_size * game.state_dtype.itemsize + num_legal * tree.EDGE.itemsize
     row = sample_dtype(game, network.heads).itemsize + 8 + num_legal * HELD_POLICY.itemsize
     parameters = resnet.num_parameters(network)
-    told = ", ".join(f"{name} {resnet.num_parameters(head):,}" for name, head in network.heads.items())
+    heads = ", ".join(f"{name} {resnet.num_parameters(head):,}" for name, head in network.heads.items())
     num_games = config.selfplay.num_games
     seconds = num_games * mean_plies * simulations * (rules_us + evaluation_us) / 1e6
     return [
         f"with the defaults ({config.network.blocks} x {config.network.channels} network, {simulations} simulations), "
         "one rank on one core:",
-        f"  network        {parameters:,} parameters ({told}); {evaluation_us:.0f} us an evaluation ({choice})",
+        f"  network        {parameters:,} parameters ({heads}); {evaluation_us:.0f} us an evaluation ({choice})",
         f"  rules          {rules_us / (rules_us + evaluation_us):.1%} of the time of rules and evaluations",
         f"  search trees   {trees * (simulations + 1) * node / MIB:,.0f} MiB ({counted(trees, 'game')} at once)",
         f"  window         up to {window * row / MIB:,.0f} MiB ({window:,} positions, over all ranks that train)",

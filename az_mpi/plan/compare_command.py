@@ -1,8 +1,8 @@
-"""python -m az_mpi compare: trains configurations in turn on the same cores for equal time, and says which plays best.
+"""python -m az_mpi compare: trains configurations on the same cores for equal time, and says which one plays best.
 
-Each configuration, with each seed, is a run in the folder of the comparison. The runs take turns: each trains for a
-part of its time, then the next one. After each part the network is measured, which does not count as time. What is done
-is kept in DIR/compare.json, so the same command goes on where it was stopped.
+Each configuration, with each seed, is a run in the folder of the comparison. The runs train alternately: each of them
+for a part of its time, then the next one. After each part the network is measured, which does not count as time. What
+is done is kept in DIR/compare.json, so the same command continues where it was stopped.
 """
 
 import json
@@ -24,14 +24,14 @@ from az_mpi.plan.variants import Variant, read
 from az_mpi.telemetry import metrics
 
 PROG = "python -m az_mpi compare"
-ABOUT = "Train configurations in turn on the same cores for equal time, and say which one plays best."
+ABOUT = "Train configurations alternately on the same cores for equal time, and say which one plays best."
 EPILOG = """examples:
   python -m az_mpi compare A.json "A.json train.replay_ratio=3" --minutes 8 --np 2
   python -m az_mpi compare A.json B.json C.json --minutes 30 --seeds 3 --hosts "node1:8,node2:8"
 
 A configuration is a file, or a quoted text of a file and keys with their values. The first one is what the others are
-compared with. Stopped by Ctrl-C or killed, the same command goes on. Give --seeds more, or further configurations, and
-only what is missing is done. DIR/compare.html has the curves."""
+compared with. After Ctrl-C, or when it was killed, the same command continues. With more --seeds, or with further
+configurations, only what is missing is done. DIR/compare.html has the curves."""
 STATE = "compare.json"
 WARM_UP = (
     "iterations=1",
@@ -115,16 +115,18 @@ class Comparison:
 
     def __init__(self, options: Namespace):
         """options: of the command line. Raises Refusal."""
-        self.options, self.folder = options, options.logdir
+        self.options = options
+        self.folder = options.logdir
         self.variants = read(options.configurations, options.set)
         self.jobs = Jobs(options, self.folder)
         self.jobs.num_ranks()  # raises Refusal if the hosts are given wrongly
         self.state = self._opened()
 
     def _opened(self):
-        """Return the state of the comparison in the folder, new if there is none. Raises Refusal if it is another
-        one's."""
-        folder, options = self.folder, self.options
+        """Return the state of the comparison in the folder, a new one if the folder holds none. Raises Refusal if it
+        holds something else, or a comparison with other options."""
+        folder = self.folder
+        options = self.options
         asked = {variant.label: variant.config.model_dump() for variant in self.variants}
         mine = {
             "minutes": options.minutes,
@@ -164,7 +166,8 @@ class Comparison:
         write_file(self.folder / STATE, json.dumps(self.state, indent=1))
 
     def warm_up(self) -> None:
-        """Start each configuration once for a moment: mistakes show at once, and no run pays for compiling kernels."""
+        """Start each configuration once for a moment: mistakes show early, and no run loses time by compiling
+        kernels."""
         self._save()
         for variant in self.variants:
             if variant.label in self.state["warm"]:
@@ -179,7 +182,8 @@ class Comparison:
 
     def train(self, variant: Variant, seed: int, part: int) -> None:
         """Train one run until `part` of its parts of the time are over, and measure it."""
-        name, options = variant.run_name(seed), self.options
+        name = variant.run_name(seed)
+        options = self.options
         run = self.folder / name
         mine = self.state["runs"].setdefault(name, {"seconds": 0.0, "begun": None, "points": []})
         if len(mine["points"]) >= part:
@@ -197,7 +201,8 @@ class Comparison:
             self._save()
             settings = ("evaluate.every=0", f"max_hours={due / 3600:.6f}", f"train.hours={options.minutes / 60:.6f}")
             took, complete = self.jobs.train(variant, run, seed, settings, due / 2)
-            mine["seconds"], mine["begun"] = mine["seconds"] + took, None
+            mine["seconds"] += took
+            mine["begun"] = None
             self._save()
         measured = self.jobs.measure(variant, run)
         mine["points"].append(figures.point(run, mine["seconds"], measured, complete))

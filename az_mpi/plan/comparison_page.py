@@ -23,9 +23,9 @@ def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], opti
     table = html_report.html_table(head, [[row.get(name, "-") for name in head] for row in found])
     spread = "the least and the largest" if options.seeds > 1 else "95 % intervals"
     about = (
-        f"Each configuration trained {options.minutes:g} minutes with {counted(options.seeds, 'seed')} each, in "
-        f"turn on the same cores. Measured with {options.simulations} simulations a move. Numbers are means over "
-        f"the seeds, with {spread}. The last column is of matches of {options.games} games against "
+        f"Each configuration trained {options.minutes:g} minutes with {counted(options.seeds, 'seed')} each, "
+        f"alternately on the same cores. Measured with {options.simulations} simulations a move. Numbers are means "
+        f"over the seeds, with {spread}. The last column is of matches of {options.games} games against "
         f"{variants[0].label} of the same seed. Intervals of Elo are of 95 % and count all games as independent."
     )
     content = (
@@ -54,7 +54,7 @@ def _points(state, variant, seed):
 
 def _series(state, variant, seeds, name, axis):
     """Return the curve of a variant: means over its seeds, the band from the least to the largest, with one seed the
-    95 % interval. A run that went on for some seconds beyond a part of the time stands at the end of that part."""
+    95 % interval. A run that trained for some seconds beyond a part of the time is drawn at the end of that part."""
     x, y, low, high = [], [], [], []
     part = state["options"]["minutes"] / state["options"]["points"]
     for k, points in enumerate(zip(*(_points(state, variant, seed) for seed in range(1, seeds + 1))), start=1):

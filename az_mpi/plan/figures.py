@@ -24,7 +24,7 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
     )
     counted = sum(row["num_games"] for row in iterations)
     games = iterations[-1].get("num_games_stored", counted) if iterations else 0
-    # What was played before a stop is stored, but in no iteration's counts: its games count like the others.
+    # Games that were played before a stop are stored, but no iteration counts them: they count as long as the others.
     simulations *= games / max(counted, 1)
     return {
         "minutes": seconds / 60,
@@ -110,8 +110,8 @@ def table(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> str
 
 def _mean(points, of, shown):
     values = [of(one) for one in points]
-    mean, spread = sum(values) / len(values), f" [{min(values):{shown}}, {max(values):{shown}}]"
-    return f"{mean:{shown}}" + (spread if len(values) > 1 else "")
+    mean = f"{sum(values) / len(values):{shown}}"
+    return f"{mean} [{min(values):{shown}}, {max(values):{shown}}]" if len(values) > 1 else mean
 
 
 def _elo(matches):

@@ -18,12 +18,14 @@ OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so hal
 
 
 class Jobs:
-    """Each method starts one job and waits for it. It raises Refusal with the end of what the job said if it fails.
-    What jobs say is in FOLDER/jobs.log."""
+    """Each method starts one job and waits for its end. It raises Refusal, with the end of the job's output, if the job
+    fails. The output of all jobs is in FOLDER/jobs.log."""
 
     def __init__(self, where: Namespace, folder: Path):
         """where: the options of `hosts.add_options`, and the games and simulations of measurements."""
-        self.where, self.folder, self.log = where, folder, folder / "jobs.log"
+        self.where = where
+        self.folder = folder
+        self.log = folder / "jobs.log"
 
     def num_ranks(self) -> int:
         """Return how many ranks each job has. Raises Refusal if the hosts are given wrongly."""
@@ -32,17 +34,17 @@ class Jobs:
     def train(
         self, variant: Variant, run: Path, seed: int, settings: Sequence[str], least_s: float = 0.0
     ) -> tuple[float, bool]:
-        """Start or resume a training; return (seconds that it took, whether it is complete). Raises Refusal too if it
-        is not complete, but ended after less than least_s seconds: a full disk, for example."""
+        """Start or resume a training; return (seconds that it took, whether it is complete). Also raises Refusal if it
+        ended after less than least_s seconds without being complete, because of a full disk, for example."""
         words = ["--config_file", str(variant.file), "--logdir", str(run)]
         begun = time.monotonic()
         seed += variant.config.seed - 1
-        status, _ = self._launch(words, [*variant.settings, f"seed={seed}", *settings])
+        status = self._run(self._launch(words, [*variant.settings, f"seed={seed}", *settings])).status
         took = time.monotonic() - begun
         if status == RESUMABLE and took < least_s:
             raise Refusal(
-                f"{run.name} stopped after {took:.0f} s; why is at the end of {self.log}\n"
-                "  the same command goes on from here"
+                f"{run.name} stopped after {took:.0f} s; the reason is at the end of {self.log}\n"
+                "  the same command continues from here"
             )
         return took, status == DONE
 
@@ -60,7 +62,6 @@ class Jobs:
     def match(self, first: Path, second: Path) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
         (chosen, np), found = self._hosts(), mpirun.find()
-        settings = {} if self.where.no_check else check.settings_of(chosen, found, self.folder)
         program = [
             sys.executable,
             "-m",
@@ -76,34 +77,35 @@ class Jobs:
             str(OPENING_PLIES),
             "--json",
         ]
-        return self._result(self._run(mpirun.line(found, chosen, np, program, **settings)))
+        job = mpirun.JobSpec(program, chosen, np)
+        if not self.where.no_check:
+            job = check.checked(job, found, self.folder)
+        return self._result(mpirun.line(found, job))
 
     def _hosts(self):
         return hosts.choose(hosts.listed(self.where), np=self.where.np)
 
     def _launch(self, words, settings):
+        """Return the command that starts run_dist.py with `words` and with --set for each of `settings`."""
         sets = [word for setting in settings for word in ("--set", setting)]
-        return self._run([sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets])
+        return [sys.executable, "-m", "az_mpi", "launch", *hosts.words(self.where), "--", *words, *sets]
 
     def _run(self, command):
-        """Return (exit status, standard output) of a job that is done, or that can be resumed after max_hours."""
-        before = self.log.stat().st_size if self.log.exists() else 0
-        with open(self.log, "a") as log:
-            status, said = mpi_job.output(command, log)
-            log.write(said)
-        if status not in (DONE, RESUMABLE):
-            end = self.log.read_bytes()[before:].decode(errors="replace")[-END_CHARACTERS:]
+        """Run a job and return its `Child`. Raises Refusal unless it is done, or stopped at max_hours."""
+        ended = mpi_job.run_child(command, self.log)
+        if ended.status not in (DONE, RESUMABLE):
             raise Refusal(
-                f"a job ended with status {status}: {' '.join(command)}\n{end}\n  all that it said is in {self.log}"
+                f"a job ended with status {ended.status}: {' '.join(command)}\n{ended.logged[-END_CHARACTERS:]}\n"
+                f"  all of its output is in {self.log}"
             )
-        return status, said
+        return ended
 
-    def _result(self, ended):
-        """Return the JSON object that a job printed. ended: what `_run` returned."""
-        found = mpi_job.last_object(ended[1])
+    def _result(self, command):
+        """Run a job; return the JSON object that it printed. Raises Refusal if it failed or printed none."""
+        found = self._run(command).result
         if found is None:
             raise Refusal(
-                f"a job printed no result; all that it said is at the end of {self.log}\n"
-                "  the same command goes on from here"
+                f"a job printed no result; all of its output is at the end of {self.log}\n"
+                "  the same command continues from here"
             )
         return found

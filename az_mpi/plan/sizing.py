@@ -1,4 +1,4 @@
-"""A configuration for a game and a time: arithmetic on what `trial.measure` finds, called `figures` here. No measuring.
+"""A configuration for a game and a time, computed from what `trial.measure` has found, called `figures` here.
 
 Where the rules of thumb come from: docs/results/connect4.md, the recipe of configs/connect4_quick.json, for search,
 targets, batch, games by iteration and positions by weight; KataGo (Wu 2019, "Accelerating Self-Play Learning in Go")
@@ -29,18 +29,19 @@ ITERATIONS_AN_HOUR, ITERATIONS_MAX = 75, 300
 # Games an iteration, of all ranks and of each rank; and games at once of a rank: with fewer the engine's batches are so
 # small that the games are far slower.
 ITERATION_GAMES_MIN, RANK_GAMES_MIN, AT_ONCE_MIN = 200, 64, 32
+# The window: the iterations whose positions it holds, and its least and largest number of positions.
 WINDOW_ITERATIONS, WINDOW_MIN, WINDOW_MAX = 20, 20_000, 20_000_000
-SPARE = 0.1  # of the time, for evaluations, exchange and checkpoints: what `trial.predict` leaves out
+SPARE = 0.1  # of the time, for evaluations, exchange and checkpoints, which `trial.predict` leaves out
 EVALUATIONS, EVALUATION_SHARE = 5, 1 / 200  # of all games, that each evaluation plays against each opponent
 ROLLOUT_SHARE = 0.05  # of the time: if the opponent "rollout" takes more, it is left out
 
 
 class Rules(NamedTuple):
-    """What random games show of a game: legal moves of a position, microseconds of its rules for each ply, plies."""
+    """What random games show of a game. All three are means."""
 
-    num_legal: float
-    ply_us: float
-    length: float
+    num_legal: float  # moves of a position
+    ply_us: float  # microseconds that the rules take for a ply
+    length: float  # plies of a game
 
 
 def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpus: bool = False) -> dict[str, Any]:
@@ -74,10 +75,10 @@ def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpu
 
 
 def games_in(data: dict[str, Any], figures: dict[str, Any], hours: float) -> float:
-    """Return how many games are played and trained on in the part of `hours` that is not spared."""
+    """Return how many games are played and trained on in `hours`, of which the share SPARE is left for other things."""
     config = configuration.validate(data, "suggest")
-    said = trial.predict(config, figures)
-    return (1 - SPARE) * hours * 3600 * config.selfplay.num_games / (said["play_s"] + said["train_s"])
+    prediction = trial.predict(config, figures)
+    return (1 - SPARE) * hours * 3600 * config.selfplay.num_games / (prediction["play_s"] + prediction["train_s"])
 
 
 def positions_wanted(blocks: int, channels: int) -> int:
@@ -86,8 +87,8 @@ def positions_wanted(blocks: int, channels: int) -> int:
 
 
 def lacks(data: dict[str, Any], figures: dict[str, Any], hours: float) -> str:
-    """Return what this time is too short for with a network of this size: "positions", or "games"; "" if it is long
-    enough."""
+    """Return of what a network of this size gets too few in this time: "positions" to learn from, or "games" for its
+    iterations; "" if the time is long enough."""
     games = games_in(data, figures, hours)
     if games * figures["mean_length"] < positions_wanted(data["network"]["blocks"], data["network"]["channels"]):
         return "positions"
@@ -103,8 +104,8 @@ def _least_games(figures):
 
 
 def fill(data: dict[str, Any], figures: dict[str, Any], rules: Rules, hours: float) -> dict[str, Any]:
-    """Return the configuration `data` with the counts that fill `hours`. It keeps the network, simulations and batch
-    that the figures are of."""
+    """Return the configuration `data` with the counts that fill `hours`. It keeps the network, the simulations and the
+    batch, with which the figures were measured."""
     games = games_in(data, figures, hours)
     iterations = max(min(_iterations(hours), int(games / _least_games(figures))), 1)
     num_games = max(int(games / iterations), 1)
@@ -125,8 +126,9 @@ def fill(data: dict[str, Any], figures: dict[str, Any], rules: Rules, hours: flo
 
 
 def at_once(data: dict[str, Any], num_ranks: int) -> dict[str, Any]:
-    """Return the configuration with half of a rank's share of an iteration as games at once, so that games do not take
-    several iterations; 0, the default, where that is more than the default."""
+    """Return the configuration with half of a rank's games of an iteration as its games at once: with more, a game
+    would take several iterations. Where half of them is more than the default, the number is 0, which means the
+    default."""
     share = data["selfplay"]["num_games"] // (2 * num_ranks)
     if not data["selfplay"]["parallel_games"]:  # GPUs: by default a rank's whole share, and at least 256
         return data
@@ -135,7 +137,7 @@ def at_once(data: dict[str, Any], num_ranks: int) -> dict[str, Any]:
 
 
 def _window_in_memory(figures):
-    """Return the positions for which there is memory on every rank that trains, half of what the run leaves free."""
+    """Return for how many positions the ranks that train have memory. Half of what the run leaves free is used."""
     rows = zip(figures["memory_bytes"], figures["peak_bytes"], figures["window_bytes"], figures["trainers"])
     free = min(memory - (peak - window) for memory, peak, window, trains in rows if trains)
     return max(free, 0) / 2 * sum(figures["trainers"]) / figures["position_bytes"]

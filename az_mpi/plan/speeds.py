@@ -3,22 +3,22 @@ for one, then the configuration that was chosen. python -m az_mpi.plan.speeds JS
 
 import json
 import sys
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from az_mpi.config import load as configuration
-from az_mpi.core.exit_codes import DONE, INTERNAL
 from az_mpi.core.printing import print_result
-from az_mpi.core.problems import is_on_every_rank
+from az_mpi.core.problems import OwnCodeError, Refusal
 from az_mpi.doctor import facts, job, trial
 from az_mpi.mpi import placement
+from az_mpi.mpi.frame import Frame
 from az_mpi.plan import sizing
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
 
-SHORT_S, SECONDS = 1.5, 5.0  # of the trial of each network, and of the one that was chosen
-SHARE_MAX = 0.01  # of the run's time, that one of them takes
+SHORT_S = 1.5  # of the trial of each network
+SECONDS = 5.0  # of the trial of the configuration that was chosen
+SHARE_MAX = 0.01  # of the run's time: a trial takes at most so much of it
 
 
 def choose(world: "World", game: str, rules: sizing.Rules, hours: float) -> dict[str, Any]:
@@ -50,26 +50,23 @@ def choose(world: "World", game: str, rules: sizing.Rules, hours: float) -> dict
 
 
 def main(text: str) -> int:
-    """Measure what the JSON text asks for; root prints what `choose` returns. Return the exit status."""
+    """Measure what the JSON text asks for; root prints what `choose` returns, or {"refused": why}. Return the exit
+    status."""
     from az_mpi.mpi.world import World
 
     world, given = World.start(), json.loads(text)
-    try:
-        found = choose(world, given["game"], sizing.Rules(*given["rules"]), given["hours"])
-    except Exception as error:
-        if is_on_every_rank(error):
-            return _answer(world, {"refused": str(error)})
-        traceback.print_exc()
-        if world.size > 1:  # the others wait for this rank
-            world.abort(INTERNAL)
-        return INTERNAL
-    return _answer(world, found)
 
+    def answer():
+        try:
+            found = choose(world, given["game"], sizing.Rules(*given["rules"]), given["hours"])
+        except OwnCodeError:  # perhaps on this rank alone
+            raise
+        except Refusal as error:
+            found = {"refused": str(error)}
+        if world.is_root:
+            print_result(json.dumps(found))
 
-def _answer(world, found):
-    if world.is_root:
-        print_result(json.dumps(found))
-    return DONE
+    return Frame(world).run(answer)
 
 
 if __name__ == "__main__":

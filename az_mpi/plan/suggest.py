@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     chosen, num_ranks = hosts.choose(hosts.listed(options), np=options.np)
     if options.output.exists() or not options.output.parent.is_dir():
-        why = "is there already" if options.output.exists() else "its folder is not there"
+        why = "exists already" if options.output.exists() else "its folder does not exist"
         raise Refusal(f"--output {escape(str(options.output))}: {why}\n  give another name")
     asked = configuration.validate({"game": options.game}, "the command line", folders=[Path.cwd()]).game
     logdir = f"runs/{options.output.stem}"
@@ -52,20 +52,24 @@ def main(arguments: list[str]) -> int:
         words = json.dumps({"game": asked, "rules": rules, "hours": options.hours})
         program = [sys.executable, "-m", "az_mpi.plan.speeds", words]
         mpi = mpirun.find()
-        settings = {} if options.no_check else check.settings_of(chosen, mpi, logdir)
-        found = _run(mpirun.line(mpi, chosen, num_ranks, program, **settings))
+        job = mpirun.JobSpec(program, chosen, num_ranks)
+        found = _run(mpirun.line(mpi, job if options.no_check else check.checked(job, mpi, logdir)))
     config = configuration.validate(found["config"], "suggest")
-    said = trial.predict(config, found["figures"])
-    if said["hours"] > options.hours:
-        raise Refusal(f"--hours {options.hours:g}: one game takes {duration(said['hours'] * 3600)} here")
+    prediction = trial.predict(config, found["figures"])
+    if prediction["hours"] > options.hours:
+        raise Refusal(f"--hours {options.hours:g}: one game takes {duration(prediction['hours'] * 3600)} here")
     write_file(options.output, _written(found["config"]))
     command = shlex.join(
         [*_start(options, chosen, num_ranks), "--config_file", str(options.output), "--logdir", logdir]
     )
     if options.json:
-        print(json.dumps({**found, "prediction": said, "file": str(options.output), "next": command}))
+        print(json.dumps({**found, "prediction": prediction, "file": str(options.output), "next": command}))
     else:
-        print("\n".join([*told(found, config, said, options.hours), f"written: {options.output}", f"next: {command}"]))
+        print(
+            "\n".join(
+                [*explained(found, config, prediction, options.hours), f"written: {options.output}", f"next: {command}"]
+            )
+        )
     return DONE
 
 
@@ -94,7 +98,7 @@ def _start(options, chosen, num_ranks):
 
 
 def _rules(name: str) -> sizing.Rules:
-    """Return what random games show. name: of a game."""
+    """Return the `Rules` that random games of the game `name` show."""
     game = games.make(name)
     states, length = check_game.random_positions(game, np.random.default_rng(0))
     us = check_game.time_rules(game, states)
@@ -103,12 +107,12 @@ def _rules(name: str) -> sizing.Rules:
 
 
 def _run(command: list[str]) -> dict[str, Any]:
-    """Return what the job prints. Raises Refusal if it fails."""
-    status, said = mpi_job.output(command)
-    found = mpi_job.last_object(said)
-    if status or found is None:
+    """Return the JSON object that the job prints. Raises Refusal if it fails."""
+    ended = mpi_job.run_child(command)
+    found = ended.result
+    if ended.status or found is None:
         raise Refusal(
-            f"the measurement ended with status {status}, see above: {' '.join(command)}\n"
+            f"the measurement ended with status {ended.status}, see above: {' '.join(command)}\n"
             f"  `{command[0]} -np N python -m az_mpi doctor` says what is wrong with a job here"
         )
     if "refused" in found:
@@ -117,7 +121,7 @@ def _run(command: list[str]) -> dict[str, Any]:
 
 
 def _written(data: dict[str, Any]) -> str:
-    """Return a configuration as JSON, a line a key or section."""
+    """Return a configuration as JSON, with a line for each key or section."""
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in data.items()) + "\n}\n"
 
 
@@ -127,9 +131,11 @@ def _fast(search):
     return f", for {search.full_share:.0%} of the moves; the others get {search.fast_simulations}"
 
 
-def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: float) -> list[str]:
-    """Return lines on what was measured, and what was chosen and why. said: what `trial.predict` says of `config`."""
-    figures, num_games, iterations = found["figures"], config.selfplay.num_games, config.iterations
+def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any], hours: float) -> list[str]:
+    """Return lines on what was measured, and what was chosen and why. prediction: of `trial.predict` for `config`."""
+    figures = found["figures"]
+    num_games = config.selfplay.num_games
+    iterations = config.iterations
     rows = [("network", "moves/s", "s a training step", "positions in this time", "wanted", "")]
     for size, one, made, lacks in found["tried"]:
         rows.append(
@@ -139,31 +145,31 @@ def told(found: dict[str, Any], config: Config, said: dict[str, Any], hours: flo
                 f"{one['step_s']:.3f}",
                 f"{made * one['mean_length']:,.0f}",
                 f"{sizing.positions_wanted(*size):,}",
-                f"too few {lacks}" * bool(lacks),
+                f"too few {lacks}" if lacks else "",
             )
         )
-    share = said["train_s"] / (said["train_s"] + said["play_s"])
+    share = prediction["train_s"] / (prediction["train_s"] + prediction["play_s"])
     return [
         f"measured on {counted(len(figures['hosts']), 'rank')}, with the search that is chosen:",
         *(f"  {line}" for line in console.table(rows)),
         f"network       {config.network.blocks} x {config.network.channels}: "
         + (
-            "the smallest, and even for it there is little time"
+            "the smallest, and even for it the time is short"
             if found["tried"][0][-1]
             else f"the largest that gets {sizing.POSITIONS_PER_WEIGHT} positions for each weight of its tower"
         ),
         f"search        Gumbel, {config.search.simulations} simulations, {config.search.gumbel_actions} actions at the "
         f"root{_fast(config.search)}; {counted(config.selfplay.random_plies, 'ply', 'plies')} of random moves at most",
-        f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {said['games_per_s'] * 3600:,.0f} games/h of "
+        f"self-play     {sum(figures['moves_per_s']):,.0f} moves/s, {prediction['games_per_s'] * 3600:,.0f} games/h of "
         f"{figures['mean_length']:.0f} moves (from {figures['length_from']})",
-        f"iterations    {iterations} of {counted(num_games, 'game')}: {said['play_s']:.1f} s of play, "
-        f"{said['train_s']:.1f} s of training ({share:.0%} of the time), {said['step_s']:.3f} s a step of "
+        f"iterations    {iterations} of {counted(num_games, 'game')}: {prediction['play_s']:.1f} s of play, "
+        f"{prediction['train_s']:.1f} s of training ({share:.0%} of the time), {prediction['step_s']:.3f} s a step of "
         f"{counted(config.train.batch_size, 'sample')}",
         f"value target  {config.train.root_value_share:g} of the search's root value, the rest of the game's result "
         f"({sizing.SHORT_GAME_SHARE:g} in games of up to {sizing.SHORT_GAME} random plies)",
         f"window        {config.replay.window_max:,} positions: {sizing.WINDOW_ITERATIONS} iterations, or what memory "
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",
-        f"time          {said['hours']:.2f} of {hours:g} hours; the rest is for evaluations (each of "
+        f"time          {prediction['hours']:.2f} of {hours:g} hours; the rest is for evaluations (each of "
         f"{config.evaluate.num_games} games against {', '.join(config.evaluate.opponents)}) and what is unforeseen",
     ]

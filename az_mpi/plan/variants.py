@@ -18,7 +18,8 @@ NAME_MAX = 200  # characters of a run's name that tell what it is
 
 @dataclass(frozen=True)
 class Variant:
-    """A configuration. settings: KEY=VALUE as for --set of run_dist.py. label: as the user wrote it, without folder."""
+    """A configuration. label: the configuration as the user wrote it, without its folder. settings: KEY=VALUE, as for
+    --set of run_dist.py."""
 
     label: str
     file: Path
@@ -36,7 +37,8 @@ class Variant:
 def read(texts: Sequence[str], settings: Sequence[str]) -> list[Variant]:
     """Return the variants that texts such as "configs/a.json train.replay_ratio=3" describe. settings: for all of them.
 
-    Raises Refusal: fewer than two, two alike, a mistake in one of them, or different games."""
+    Raises Refusal if there are fewer than two, if two are alike, if one of them has a mistake, or if their games
+    differ."""
     variants = [_variant(text, settings) for text in texts]
     if len(variants) < 2:
         raise Refusal("one configuration alone cannot be compared: give two or more")

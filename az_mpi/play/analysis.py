@@ -9,12 +9,15 @@ if TYPE_CHECKING:
 
 INTERVAL_S, INTERVAL_MIN_S = 1.0, 0.01
 MOVES_MAX = 1000
-# Of KataGo, with one word after each: they ask for what is not reported here, and are passed over.
-PASSED_OVER = ("ownership", "movesOwnership", "rootInfo", "pvVisits", "pvEdgeVisits", "minmoves")
+# Keywords of KataGo, each with one word after it, that ask for what is not reported here. They are ignored.
+IGNORED = ("ownership", "movesOwnership", "rootInfo", "pvVisits", "pvEdgeVisits", "minmoves")
 
 
 class Asked(NamedTuple):
-    """What an analysis command asks for. player: whose turn it is to be, 0 or 1; None: as it is."""
+    """What an analysis command asks for.
+
+    player: whose turn to analyse, 0 or 1; None: the player's who is to move. interval_s: seconds between two reports.
+    moves_max: how many moves a report has at most."""
 
     player: int | None
     interval_s: float
@@ -22,9 +25,11 @@ class Asked(NamedTuple):
 
 
 def read(words: Sequence[str], players: Mapping[str, int]) -> Asked | None:
-    """Return what `[player] [interval] [key value]...` asks for, with intervals in hundredths of a second; None if it
-    is something else. players: their names in lower case."""
-    left, player, interval, moves_max = list(words), None, None, MOVES_MAX
+    """Return what the arguments `[player] [interval] [key value]...` ask for; None if they have another form. Their
+    intervals are in hundredths of a second. players: {name in lower case: player}."""
+    left = list(words)
+    player = interval = None
+    moves_max = MOVES_MAX
     if left and left[0].lower() in players:
         player = players[left.pop(0).lower()]
     if left and _is_whole(left[0]):
@@ -32,7 +37,7 @@ def read(words: Sequence[str], players: Mapping[str, int]) -> Asked | None:
     if len(left) % 2:
         return None
     for key, value in zip(left[::2], left[1::2]):
-        if key not in ("interval", "maxmoves", *PASSED_OVER) or key not in PASSED_OVER and not _is_whole(value):
+        if key not in ("interval", "maxmoves", *IGNORED) or key not in IGNORED and not _is_whole(value):
             return None
         interval = int(value) if key == "interval" else interval
         moves_max = int(value) if key == "maxmoves" else moves_max

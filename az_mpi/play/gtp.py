@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
 from az_mpi.play import analysis
-from az_mpi.play.drawing import draw
-from az_mpi.play.gtp_arguments import ANY, COLOURS, colour, number, whole
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import make_parser
@@ -23,22 +21,24 @@ if TYPE_CHECKING:
 
 PROG = "python -m az_mpi gtp"
 NAMES = "black", "white"
+COLOURS = {"b": 0, "black": 0, "w": 1, "white": 1}
+ANY = (str, ...)  # the arguments of a command that takes any number of them
 PASS = "pass"
-LEAVE_S = 0.5  # how long a search may go on when nothing follows but the end
-MOVES_TO_GO_MIN = 10  # for how many moves at least main time is to last
+LEAVE_S = 0.5  # how long a search may continue once only the end of input follows
+MOVES_TO_GO_MIN = 10  # main time has to last for so many moves at least
 ABOUT = "Let programs play against the network of a run, by the Go Text Protocol (GTP), version 2."
 EPILOG = """\
 It reads commands from standard input, for Go, Othello, Hex, Gomoku, Connect Four, and any other game whose moves are
-single words. list_commands lists them; docs/play.md says how games, vertices and time are understood.
+single words. The command list_commands lists all of them. docs/play.md explains games, vertices and time.
 """
 
 
 class GtpError(Exception):
-    """A command fails, with this message for its sender."""
+    """A command fails. str() is the message for the program that sent it."""
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
+    """Answer the commands on standard input, then end the process. Raises Refusal."""
     given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
     serve(given, lambda serving: GtpEngine(serving, _write))
 
@@ -57,16 +57,19 @@ def _read(readers, words):
 
 
 class GtpEngine(LineEngine):
-    """Answers GTP. The limit of `serving` is for every move, on top of the clock; none without a clock: as in the
-    run's matches. Commands that need no session are answered without waiting for it."""
+    """An engine that speaks GTP.
+
+    A move takes as long as its clock and the limit of `serving` allow. Without both, it takes as many simulations as a
+    move in the run's matches. Commands that need no session are answered before the session is loaded."""
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
         super().__init__(serving, write)
         self._settings: tuple[float, float, int] | None = None  # of `time_settings`
         self._clocks: list[Clock] = []  # of Black and White, while there is a time limit
-        self._plies: list[int] = []  # of each move by GTP: 2 if the other player passed first, 0 after the game's end
+        # How many moves of the game each move by GTP was: 2 if the other player passed first, 0 after the game's end.
+        self._plies: list[int] = []
         self._leave_at = math.inf
-        # How each command is done, and what reads its arguments.
+        # {command: (the function that does it, the functions that read its arguments)}
         self.commands: dict[str, tuple[Callable, tuple]] = {
             "protocol_version": (lambda: "2", ()),
             "name": (lambda: "az_mpi", ()),
@@ -90,19 +93,19 @@ class GtpEngine(LineEngine):
             "kata-analyze": (partial(self._analyze, analysis.in_katago), ANY),
             "lz-genmove_analyze": (partial(self._genmove_analyze, analysis.in_leela_zero), ANY),
             "kata-genmove_analyze": (partial(self._genmove_analyze, analysis.in_katago), ANY),
-            "hexgui-analyze_commands": (lambda: "", ()),  # HexGui does not go on without a list of its commands
+            "hexgui-analyze_commands": (lambda: "", ()),  # HexGui ends if this command is unknown
         }
 
     @cached_property
     def vertices(self) -> "Vertices":
-        """How the game's moves are written."""
-        game = self.session.game  # first: what loading lacks, the import below would lack too
+        """The names that GTP has for the game's moves."""
+        game = self.session.game  # before the import, so that a package that is missing is reported by the loading
         from az_mpi.games.vertices import Vertices
 
         return Vertices(game)
 
     def answer(self, line: str) -> None:
-        """Answer one line, whatever is in it. A line without a command gets no answer."""
+        """Answer one line, whatever it contains. A line without a command gets no answer."""
         line = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", line.partition("#")[0]).strip()
         if not line:
             return
@@ -114,7 +117,7 @@ class GtpEngine(LineEngine):
         except LoadingFailed as error:
             self.write(f"?{number} {error}\n\n")
             self.is_over = True
-        except Exception as error:  # a mistake of ours, or of a game's own rules: the next commands are answered
+        except Exception as error:  # an error in this program or in a game's rules: the next commands are answered
             traceback.print_exc()
             self.write(f"?{number} internal error: {type(error).__name__}\n\n")
         else:
@@ -127,7 +130,7 @@ class GtpEngine(LineEngine):
             self.write("\n")
 
     def _do(self, name, words):
-        """Do a command; return its reply as text, or an iterator over lines that are sent one by one."""
+        """Do a command. Return its reply as text, or an iterator over the lines of a reply that takes time."""
         if name not in self.commands:
             raise GtpError("unknown command")
         do, readers = self.commands[name]
@@ -152,7 +155,8 @@ class GtpEngine(LineEngine):
             raise GtpError("unacceptable komi")
 
     def _give_turn(self, colour):
-        """Make it this player's turn: the other one passes, if that is needed and legal. Return the number of plies."""
+        """Make it this player's turn: the other player passes if it is not. Return how many passes that took, 0 or 1.
+        Raises GtpError if the other player may not pass."""
         if self.session.to_play == colour:
             return 0
         passes = self.vertices.find(self.session.state, PASS)
@@ -165,8 +169,8 @@ class GtpEngine(LineEngine):
         return 1
 
     def _sits_out(self, colour):
-        """Return whether the other player, who made the last move, is to move again. A program that alternates colours
-        asks for a move of this player meanwhile, or reports a pass."""
+        """Return whether the other player, who made the last move, is to move again. A program that only knows games in
+        which players alternate asks for a move of this player in between, or reports that this player passes."""
         before = self.session.before
         others = 1 - colour
         return (
@@ -183,7 +187,7 @@ class GtpEngine(LineEngine):
         if self.session.over:
             raise GtpError("illegal move: the game is over")
         is_pass = vertex.lower() == PASS and self.vertices.find(self.session.state, PASS) is not None
-        if is_pass and self.session.to_play != colour:  # the turn is the other one's already
+        if is_pass and self.session.to_play != colour:  # it is the other player's turn without a pass
             self._plies.append(0)
             return
         passes = self._give_turn(colour)
@@ -195,7 +199,8 @@ class GtpEngine(LineEngine):
         self._plies.append(1 + passes)
 
     def _genmove(self, colour, report=lambda is_last: None):
-        """Think and play. report(whether it is the last time): called after each step of the search."""
+        """Think and play a move; return its vertex. report: called after each step of the search with False, and once
+        with True before the move is played."""
         begun = time.monotonic()
         if self.session.over or self._sits_out(colour):
             self._plies.append(0)
@@ -219,8 +224,9 @@ class GtpEngine(LineEngine):
         return vertex
 
     def _choose(self, colour, report=lambda is_last: None):
-        """Think, and return the action to play."""
-        session, limit = self.session, self.limit
+        """Think about a move of this player, whose turn it is, and return the action to play."""
+        session = self.session
+        limit = self.limit
         _, height, width = session.game.planes_shape
         plies_to_go = min(session.game.max_plies, height * width) - len(session.actions)
         budget_s = math.inf
@@ -236,7 +242,7 @@ class GtpEngine(LineEngine):
         return session.best()
 
     def _must_leave(self):
-        """Return whether nothing but the end has followed for LEAVE_S."""
+        """Return whether the end of input, or the command quit, has been all that follows for LEAVE_S."""
         if self._leave_at == math.inf and self.lines.ends("quit"):
             self._leave_at = time.monotonic() + LEAVE_S
         return time.monotonic() > self._leave_at
@@ -247,12 +253,13 @@ class GtpEngine(LineEngine):
         self.session.undo(self._plies.pop())
 
     def _showboard(self):
-        drawing = draw(self.session, self.vertices.columns)
+        drawing = self.session.drawing(self.vertices.columns)
         return "\n" + "\n".join(line or " " for line in drawing.splitlines())
 
     def _final_score(self):
         session = self.session
-        lead, result = session.game.lead(session.state[None]), session.result
+        lead = session.game.lead(session.state[None])
+        result = session.result
         points = result if lead is None else float(lead[0])
         if points is None:
             raise GtpError("cannot score: the game is not over")
@@ -272,7 +279,7 @@ class GtpEngine(LineEngine):
         self._clocks[colour].set_left(left_s, moves)
 
     def _analyze(self, write, words):
-        """Return an iterator over lines about the position, which ends when something comes in."""
+        """Return an iterator over lines about the position, which ends as soon as there is input."""
         asked = self._asked(words)
         if self.session.over:
             raise GtpError("the game is over")
@@ -298,24 +305,52 @@ class GtpEngine(LineEngine):
         return asked
 
     def _genmove_analyze(self, write, words):
-        """As `_genmove`, with lines about the position while it thinks. The last line is `play` and the move."""
+        """Do what `_genmove` does, and send lines about the position during the search. The last line of the reply is
+        `play` and the move."""
         asked = self._asked(words)
         colour = self.session.to_play if asked.player is None else asked.player
         if not self.session.over and not self._sits_out(colour):
             self.session.undo(self._give_turn(colour))  # a move out of turn is refused before the reply begins
-        return self._told_move(write, asked, colour)
+        return self._reported_move(write, asked, colour)
 
-    def _told_move(self, write, asked, colour):
-        told, begun_with = time.monotonic(), len(self.session.actions)
+    def _reported_move(self, write, asked, colour):
+        reported_at = time.monotonic()
+        moves_before = len(self.session.actions)
 
         def report(is_last):
-            nonlocal told
-            if is_last or time.monotonic() >= told + asked.interval_s:
-                told = time.monotonic()
+            nonlocal reported_at
+            if is_last or time.monotonic() >= reported_at + asked.interval_s:
+                reported_at = time.monotonic()
                 self.write(write(self.session, self.vertices, asked) + "\n")
 
         try:
             yield f"play {self._genmove(colour, report)}"
         except Exception:  # the reply has begun: an error can only end it
             traceback.print_exc()
-            self.session.undo(len(self.session.actions) - begun_with)
+            self.session.undo(len(self.session.actions) - moves_before)
+
+
+# What reads an argument of a command takes its text, and raises ValueError for any other text.
+
+
+def colour(text: str) -> int:
+    """Return the player of a colour: 0 for Black, 1 for White."""
+    if text.lower() not in COLOURS:
+        raise ValueError
+    return COLOURS[text.lower()]
+
+
+def whole(text: str) -> int:
+    """Return a whole number of up to 9 digits; it is not negative."""
+    return int(_matched(r"\d{1,9}", text))
+
+
+def number(text: str) -> float:
+    """Return a number that is written without an exponent."""
+    return float(_matched(r"-?\d{1,9}(\.\d{0,9})?", text))
+
+
+def _matched(pattern, text):
+    if not re.fullmatch(pattern, text, re.ASCII):
+        raise ValueError
+    return text

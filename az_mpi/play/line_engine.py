@@ -1,4 +1,4 @@
-"""An engine that answers the lines of a client: what GTP and UCI have in common."""
+"""What GTP and UCI have in common: an engine that answers the lines of a client."""
 
 import argparse
 import functools
@@ -18,12 +18,13 @@ from az_mpi.player.network_paths import find_network, game_named
 if TYPE_CHECKING:
     from az_mpi.player.session import Session
 
-FIRST_S, PAUSE_S = 2.0, 0.2  # without a first line, and without a further one, after which loading begins
+# Loading begins when so many seconds have passed without a first line, or without another one after that.
+FIRST_S, PAUSE_S = 2.0, 0.2
 
 
 class Serving(NamedTuple):
-    """What an engine begins with. session: waits for the session and returns it; raises LoadingFailed. limit: for every
-    move. game: as the configuration names it; "" if that is not known before the session is."""
+    """What an engine is made of. session: waits for the session and returns it; raises LoadingFailed. limit: of the
+    thinking about each move. game: its name in the configuration; "" if only the loaded session knows it."""
 
     session: "Callable[[], Session]"
     limit: Limit
@@ -32,17 +33,18 @@ class Serving(NamedTuple):
 
 
 class LineEngine(ABC):
-    """Answers lines. What needs no session is answered without waiting for it.
+    """An engine that answers the lines of a client. Lines that need no session are answered before it is loaded.
 
-    write: takes what is to be sent. is_over: `quit` or the end of input has come, or nothing can be played."""
+    write: sends a text to the client. is_over: whether `quit` or the end of input has come, or loading has failed."""
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
         self._open, self.limit, self.lines, self.game_name = serving
-        self.write, self.is_over = write, False
+        self.write = write
+        self.is_over = False
 
     @functools.cached_property
     def session(self) -> "Session":
-        """The game in progress. Waits until it is loaded. Raises LoadingFailed."""
+        """The game in progress. The first access waits until it is loaded. Raises LoadingFailed."""
         return self._open()
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
@@ -56,14 +58,14 @@ class LineEngine(ABC):
 
     @abstractmethod
     def answer(self, line: str) -> None:
-        """Answer one line, whatever is in it."""
+        """Answer one line, whatever it contains."""
 
 
 def serve(given: argparse.Namespace, make_engine: Callable[[Serving], LineEngine]) -> NoReturn:
-    """Run an engine that answers what comes in at standard input, then end the process. Raises Refusal.
+    """Run an engine that answers the lines on standard input, then end the process. Raises Refusal.
 
-    What a client asks first is answered before anything large is loaded: loading takes seconds, on a busy machine half
-    a minute, and clients give up. It begins when the client pauses, and goes on in a thread."""
+    A client's first lines are answered before anything large is loaded, since loading takes seconds, on a busy machine
+    half a minute, and clients do not wait so long for them. A thread loads as soon as the client pauses."""
     lines = Lines()
     game = game_named(find_network(given.run, given.checkpoint))
     loading = Loading(given)

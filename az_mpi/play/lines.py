@@ -1,22 +1,24 @@
-"""Lines from a file descriptor, of which one can ask whether there are more without waiting for them."""
+"""Lines from a file descriptor. One can ask whether there is another line without waiting for it."""
 
 import os
 import select
 
 LINE_BYTES_MAX = 2**16
-_AT_ONCE = 2**16
+_AT_ONCE = 2**16  # bytes of one read
 
 
 class Lines:
-    """The lines that come in at a file descriptor: a pipe, a terminal or a file. No thread, and nothing else may read
-    there."""
+    """The lines that arrive at a file descriptor: a pipe, a terminal or a file. Nothing else may read from it. There is
+    no thread."""
 
     def __init__(self, descriptor: int = 0):
-        self.descriptor, self._bytes, self._ended = descriptor, b"", False
+        self.descriptor = descriptor
+        self._bytes = b""
+        self._ended = False
 
     def next(self) -> str | None:
-        """Wait for a line and return it without its end; None at the end of input. What is over LINE_BYTES_MAX in a
-        line is dropped, and characters that are not ASCII become question marks."""
+        """Wait for a line and return it without its end; None at the end of input. A line is cut after LINE_BYTES_MAX
+        bytes, and its characters that are not ASCII become question marks."""
         line = None
         while b"\n" not in self._bytes and not self._ended:
             if len(self._bytes) > LINE_BYTES_MAX:
@@ -28,19 +30,19 @@ class Lines:
         return (line or first[:LINE_BYTES_MAX]).decode("ascii", "replace").replace("\ufffd", "?")
 
     def wait(self, longest_s: float) -> bool:
-        """Return whether there is something that `next` would begin with, or the end of input, after at most
-        longest_s seconds."""
+        """Wait for input, at most longest_s seconds. Return whether there is any, be it a part of a line or the end of
+        input."""
         if self._bytes or self._ended:
             return True
         return bool(select.select([self.descriptor], [], [], max(longest_s, 0.0))[0])
 
     def waiting(self) -> bool:
-        """Return what `wait` would, at once."""
+        """Return at once whether there is input, see `wait`."""
         return self.wait(0.0)
 
     def ends(self, last: str) -> bool:
-        """Return at once whether input has ended, or the next line is the word `last`, perhaps with a number before
-        it."""
+        """Return at once whether input has ended, or the next line is the word `last`. A number may be before the word,
+        and a comment behind it."""
         while b"\n" not in self._bytes and not self._ended and len(self._bytes) <= LINE_BYTES_MAX:
             if not select.select([self.descriptor], [], [], 0)[0]:
                 return False
@@ -54,9 +56,9 @@ class Lines:
     def _read(self):
         try:
             read = os.read(self.descriptor, _AT_ONCE)
-        except BlockingIOError:  # whoever opened it has said so
+        except BlockingIOError:  # the program that opened the descriptor has made it so that reads do not wait
             select.select([self.descriptor], [], [])
             return
-        except OSError:  # such as a terminal that is gone
+        except OSError:  # for example, the terminal was closed
             read = b""
         self._bytes, self._ended = self._bytes + read, not read

@@ -1,4 +1,4 @@
-"""A session that is loaded while its program already answers what needs no network."""
+"""Loading a session in a thread, while the program already answers what needs no network."""
 
 import argparse
 import sys
@@ -12,28 +12,30 @@ from az_mpi.core.problems import Refusal
 if TYPE_CHECKING:
     from az_mpi.player.session import Session
 
-# Of the thread that loads: what a process begins with by default. A thread of a site without a limit would have 2 MiB,
-# and compilers need more.
+# The stack of the thread that loads, which is as large as that of a process by default. Where a site sets no limit, a
+# thread has 2 MiB otherwise, and compilers need more.
 STACK_BYTES = 2**23
 
 
 class LoadingFailed(Exception):
-    """The network cannot be loaded. str() is one line, which says why."""
+    """The network cannot be loaded. str() is one line that says why."""
 
 
 class Loading:
-    """The session of a program's options, which a thread of its own loads after `begin`.
+    """Loads the session that a program's options describe, in a thread of its own.
 
-    status: the exit status of a program that has to end here: DONE unless loading has failed."""
+    status: the exit status that the program should end with: DONE unless loading has failed."""
 
     def __init__(self, given: argparse.Namespace):
-        self.status, self._given = DONE, given
+        self.status = DONE
+        self._given = given
         self._session: Session | None = None
         self._failure = ""
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Load from now on. What goes wrong is told on standard error, and to whoever asks for the session."""
+        """Start to load, if that has not been started. A failure is printed on standard error, and `session` raises
+        it."""
         if self._thread is None:
             before = threading.stack_size(STACK_BYTES)
             self._thread = threading.Thread(target=self._load, daemon=True)
@@ -53,7 +55,7 @@ class Loading:
             from az_mpi.play.options import open_session
 
             self._session, _ = open_session(self._given, untruncated=True)
-        except BaseException as error:  # whatever it is: someone waits for the session
+        except BaseException as error:  # of any kind, since the other thread waits for the session
             self.status = error.status if isinstance(error, Refusal) else INTERNAL
             if isinstance(error, Refusal):
                 print(error, file=sys.stderr, flush=True)

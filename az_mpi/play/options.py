@@ -1,4 +1,4 @@
-"""What the commands that play have in common: RUN, which of its networks plays, and for how long it thinks."""
+"""Options that the commands of this package share: RUN, which of its networks plays, and how long it thinks."""
 
 import argparse
 import gc
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parser:
-    """Return a parser with the options that every command here takes. timed: with --seconds."""
+    """Return a parser with the options that every command of this package takes. timed: whether --seconds is one of
+    them."""
     parser = Parser(prog, about, epilog, run=True)
     add_checkpoint(parser)
     parser.add_argument(
@@ -44,16 +45,19 @@ def add_checkpoint(parser: Parser) -> None:
 
 
 def end_on_interrupt() -> None:
-    """From now on Ctrl-C ends the process with status 0, unless it is ignored here. What was written must be flushed.
+    """Let Ctrl-C end the process with status 0 from now on, unless the process ignores it. Output has to be flushed by
+    then.
 
-    Not by KeyboardInterrupt: it is lost if it is raised in a callback of a library, as when Numba loads a kernel."""
+    KeyboardInterrupt does not serve for that: it is lost if it is raised in a callback of a library, for example while
+    Numba loads a kernel."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, lambda *_: os._exit(DONE))
 
 
 def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple[Session, Limit]":
-    """Return (a new game against the network that the options name, the limit that they set: none if they set none).
-    untruncated: of `Game.untruncated`. Says on standard error what it loads. Raises Refusal."""
+    """Load the network that the options name, and print its name on standard error. Return (a new game against it, the
+    limit that the options set, which is empty if they set none). untruncated: play `Game.untruncated`. Raises Refusal.
+    """
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.player.loaded_player import LoadedPlayer, load_player
     from az_mpi.player.session import ready_session
@@ -62,7 +66,7 @@ def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple
     if untruncated:
         player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
     session = ready_session(player)
-    # The garbage collector looks no more at what was loaded, which would make somebody wait for a move.
+    # The garbage collector ignores what was loaded from now on: looking at all of it would delay a move.
     gc.collect()
     gc.freeze()
     return session, Limit(given.simulations, given.seconds)

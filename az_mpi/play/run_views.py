@@ -1,4 +1,4 @@
-"""What a page shows of a run beside the game itself: its stored games, and what its checkpoints would play."""
+"""What the page of `az_mpi web` shows of a run besides the game: stored games, and what the checkpoints would play."""
 
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from az_mpi.player.network_paths import find_network
 from az_mpi.player.session import Session, ready_session
 from az_mpi.storage import segment
 
-SEGMENTS, GAMES = 3, 60  # of the newest, that are listed
-COMPARED, SIMULATIONS = 10, 100  # checkpoints, spread over the run, and how far each thinks
+SEGMENTS, GAMES = 3, 60  # games are listed from so many of the newest segments, and at most so many
+COMPARED, SIMULATIONS = 10, 100  # so many checkpoints, spread over the run, are compared; simulations of each
 
 
 class RunViews:
-    """Requests about one run, for `WebGame`."""
+    """The requests about one run, for `WebGame`."""
 
     def __init__(self, run: Path):
         self.run = run
@@ -33,7 +33,7 @@ class RunViews:
         return sorted(name for name in files.names(self.run / "checkpoints") if name.isdigit())
 
     def games(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
-        """Return the newest stored games: {"id", "iteration", "length", "outcome" for the player who began}."""
+        """Return the newest stored games: [{"id", "iteration", "length", "outcome" for the player who began}]."""
         rows = [row for record in self._records(game) for row in record.games]
         return [
             {
@@ -46,8 +46,11 @@ class RunViews:
         ][::-1]
 
     def open(self, game: WebGame, name: Any) -> None:
-        """Show a stored game, by its id, from where it began, with the number of moves before that, its outcome and the
-        values of the search that played it, [[move, value]], for the player who began. Raises ValueError."""
+        """Show a stored game from its first position on. name: its id.
+
+        With it go the number of moves before that position, the outcome, and the values of the search that played the
+        game, [[move, value]]; both are for the player who began. Raises ValueError if the game is not stored any more.
+        """
         for record in self._records(game):
             row = record.games[record.games["id"] == np.uint64(int(name))]
             if len(row):
@@ -57,12 +60,14 @@ class RunViews:
                 stored = {"num_before": int(positions["ply"][0]), "outcome": float(row["outcome"][0]), "values": values}
                 game.load(positions["action"].tolist(), stored, positions["state"][0])
                 return
-        raise ValueError("there is no such game any more")
+        raise ValueError("this game is not stored any more")
 
     def compare(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
-        """Return what some of the checkpoints would play in the position that is shown: {"checkpoint", "move", "share",
-        "value" for the player who began}."""
-        names, session, rows = self.checkpoints(), game.session, []
+        """Return what some of the checkpoints would play in the position that is shown: [{"checkpoint", "move", "share"
+        of visits, "value" for the player who began}]."""
+        names = self.checkpoints()
+        session = game.session
+        rows = []
         chosen = np.unique(np.linspace(0, len(names) - 1, COMPARED).astype(int)) if names and not session.over else []
         for k in chosen:
             found = load_player(find_network(self.run, names[k])).search(session.state, SIMULATIONS)
@@ -77,11 +82,11 @@ class RunViews:
         return rows
 
     def _records(self, game):
-        """Return the newest segments that can be read."""
+        """Return the records of the newest segments that can be read."""
         records = []
         for _, path in segment.paths(self.run / "games")[-SEGMENTS:]:
             try:
                 records.append(segment.read(path, game.session.game))
             except (segment.SegmentError, OSError, Refusal):
-                continue  # damaged, or just being replaced: the others are shown
+                continue  # it is damaged, or has just been removed: the others are shown
         return records

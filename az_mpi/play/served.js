@@ -1,4 +1,4 @@
-// What page.html needs of its back end, here the server of `az_mpi web`: ask(what, argument), and calls of show(state).
+// The back end of web_client.html, here the server of `az_mpi web`: it defines ask(what, argument) and calls show(state).
 const token = new URLSearchParams(location.search).get("token") || "";
 async function ask(what, argument) {
   busy = true; let error = null;

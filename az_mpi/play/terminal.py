@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from az_mpi.core import files
 from az_mpi.core.problems import escape
-from az_mpi.play.drawing import draw
 from az_mpi.play.options import make_parser, open_session
 from az_mpi.player.limits import Limit
 
@@ -21,8 +20,8 @@ if TYPE_CHECKING:
 PROG = "python -m az_mpi play"
 ABOUT = "Play against the network of a run in the terminal."
 SIDES = {"first": 0, "black": 0, "second": 1, "white": 1}
-LISTED_MAX = 40  # legal moves shown without being asked for
-HINTS = 5
+LISTED_MAX = 40  # so many legal moves are listed before each move; if there are more, only their number is shown
+HINTS = 5  # moves that `hint` shows
 EPILOG = """\
 Type a move, or one of these:
 """
@@ -49,7 +48,7 @@ def main(arguments: list[str]) -> int:
         "--colour",
         choices=SIDES,
         default="first",
-        help="your side: first (by default) begins, second answers; black is first, in chess white is",
+        help="your side: first (the default) begins, second answers; black begins in all games but chess",
     )
     given = parser.parse_args(arguments)
     if isinstance(sys.stdin, io.TextIOWrapper):
@@ -66,7 +65,7 @@ def main(arguments: list[str]) -> int:
 
 
 def side_of(colour: str, game: "Game") -> int:
-    """Return which player --colour names: 0 begins. White begins in chess alone."""
+    """Return the player that --colour names: 0 begins. White begins in chess, Black in all other games."""
     from az_mpi.games.uci_moves import ChessMoves, uci_moves
 
     swapped = colour in ("black", "white") and isinstance(uci_moves(game), ChessMoves)
@@ -74,7 +73,8 @@ def side_of(colour: str, game: "Game") -> int:
 
 
 class Terminal:
-    """A game between a person, of side `human` (0 begins), and the network. about: what the game is, for its file."""
+    """A game between a person, who is player `human` (0 begins), and the network. about: the line that describes the
+    game in its file."""
 
     def __init__(self, session: "Session", limit: Limit, human: int, about: str):
         self.session, self.limit, self.human, self.about = session, limit, human, about
@@ -101,7 +101,7 @@ class Terminal:
                 self._obey(input("> "))
 
     def _obey(self, line):
-        """Do what a line says: a legal move, else a command; a command alone if it begins with a slash."""
+        """Do what a line says. It is a legal move, or else a command. After a slash it can only be a command."""
         word, _, rest = line.strip().partition(" ")
         name = word.removeprefix("/").lower()
         if not word:
@@ -131,7 +131,7 @@ class Terminal:
         self._show()
 
     def _show(self):
-        print("\n" + draw(self.session) + "\n")
+        print("\n" + self.session.drawing() + "\n")
         if self.session.over:
             result = self.session.result
             who = "You win." if (result > 0) == (self.human == 0) else "The network wins."
@@ -142,8 +142,9 @@ class Terminal:
             print(f"You are {'XO'[self.human]}. Legal moves: {listed}")
 
     def _undo(self, _):
-        """Take back moves until it is this player's turn again."""
-        session, plies = self.session, 1
+        """Take back moves until it is the person's turn again."""
+        session = self.session
+        plies = 1
         turns = [int(session.game.to_play(state[None])[0]) for state in session.states[:-1]]
         while plies <= len(turns) and turns[-plies] != self.human:
             plies += 1
@@ -178,7 +179,7 @@ class Terminal:
         path = Path(name)
         try:
             if not name:
-                print("save what? Type save FILE.")
+                print("save needs the name of a file: save FILE")
             elif path.exists() and path.resolve() not in self._saved:
                 print(f"{escape(name)} is there already; nothing was written. Name another file.")
             else:
@@ -189,7 +190,7 @@ class Terminal:
             print(f"{escape(name)} cannot be written: {getattr(error, 'strerror', None) or error}")
 
     def _record(self):
-        """Return the game as the lines of a file: what it is, who began, the moves, the result."""
+        """Return the game as a text of four lines: its description, who began, the moves, the result."""
         result = {None: "unfinished", 1.0: "first wins", -1.0: "second wins", 0.0: "draw"}
         value = self.session.result
         return "\n".join(
@@ -210,5 +211,7 @@ class Terminal:
 
 
 def _value(move):
-    """Return the value of a `RootMove` as text; with ! if it is proven."""
-    return "-" if move.value is None else f"{move.value:+.2f}" + "!" * move.exact
+    """Return the value of a `RootMove` as text, with ! if it is proven."""
+    if move.value is None:
+        return "-"
+    return f"{move.value:+.2f}!" if move.exact else f"{move.value:+.2f}"

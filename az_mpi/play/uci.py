@@ -23,21 +23,21 @@ PROG = "python -m az_mpi uci"
 ABOUT = "Let chess programs play against the network of a run, by the Universal Chess Interface (UCI)."
 EPILOG = """\
 It reads commands from standard input, for chess (openspiel:chess), breakthrough, and any other game whose moves are
-single words, in that game's notation. docs/play.md says how positions and time are understood.
+single words, in that game's notation. docs/play.md explains positions and time.
 """
 INFO_S = 0.5  # between two lines about the search
-SLEEP_S = 0.01  # between two looks for a line, while nothing is left to search
+SLEEP_S = 0.01  # between two checks for a line, once nothing is left to search
 NO_MOVE = "0000"
 VARIANTS = {"openspiel:chess": "chess"}  # games that UCI itself has a name for
-MOVES_TO_GO = 30  # for how many moves the time is to last, if nobody says
-INCREMENT_SHARE = 0.8  # of an increment, to use for each move
-LEFT_SHARE = 0.5  # of the time left, to use for one move at most
-OVERHEAD_MS = 50  # by default, kept for what passes between the programs
-NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes")  # of "go", with a value
+MOVES_TO_GO = 30  # the time has to last for so many moves, if "go" does not give their number
+INCREMENT_SHARE = 0.8  # the share of an increment that each move may use
+LEFT_SHARE = 0.5  # the share of the time left that one move may use
+OVERHEAD_MS = 50  # the default of what is left unused, for the time that messages take
+NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes")  # words of "go" before a number
 
 
 def main(arguments: list[str]) -> NoReturn:
-    """Answer the commands that come in at standard input, then end the process. Raises Refusal."""
+    """Answer the commands on standard input, then end the process. Raises Refusal."""
     given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
     serve(given, lambda serving: UciEngine(serving, _write))
 
@@ -47,14 +47,18 @@ def _write(line):
 
 
 class UciEngine(LineEngine):
-    """Answers UCI. The limit of `serving` is for every move, in addition to what "go" says. With neither: the
-    simulations of the run's matches. Commands that need no session are answered without waiting for it."""
+    """An engine that speaks UCI.
+
+    A move takes as long as "go" and the limit of `serving` allow. Without both, it takes as many simulations as a move
+    in the run's matches. Commands that need no session are answered before the session is loaded."""
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
         super().__init__(serving, write)
         self._overhead_s = OVERHEAD_MS / 1000
-        self._is_stopped, self._is_lost = False, False  # lost: the position is not known
-        self._is_pondering, self._is_hit = False, False  # hit: the move that was expected has been played
+        self._is_stopped = False  # whether the search has to end
+        self._is_lost = False  # whether the position is not known, since "position" could not be understood
+        self._is_pondering = False
+        self._is_hit = False  # whether the move that was pondered about has been played
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "uci": self._uci,
             "isready": self._isready,
@@ -71,20 +75,20 @@ class UciEngine(LineEngine):
 
     @functools.cached_property
     def moves(self) -> "Moves":
-        """How UCI writes the game's moves."""
-        game = self.session.game  # first: what loading lacks, the import below would lack too
+        """The words that UCI has for the game's moves."""
+        game = self.session.game  # before the import, so that a package that is missing is reported by the loading
         from az_mpi.games.uci_moves import uci_moves
 
         return uci_moves(game)
 
     @property
     def variant(self) -> str:
-        """The game's name in UCI: of the configuration, or else of the game itself, which must be loaded for it."""
+        """The game's name in UCI. It comes from the configuration, or else from the game, which is loaded for it."""
         return variant_named(self.game_name) if self.game_name else self.moves.variant
 
     def answer(self, line: str) -> None:
-        """Do what one line says. Words before a command are passed over, as UCI demands; a line without a command
-        is answered with a remark."""
+        """Do the command of one line. Words before the command are ignored, as UCI demands. A line without a command is
+        answered with a remark."""
         words = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", line).split()
         start = next((k for k, word in enumerate(words) if word in self._commands), None)
         if start is None:
@@ -96,7 +100,7 @@ class UciEngine(LineEngine):
         except LoadingFailed as error:
             self._remark(str(error))
             self._quit([])
-        except Exception as error:  # a mistake of ours, or of a game's own rules: the next commands are answered
+        except Exception as error:  # an error in this program or in a game's rules: the next commands are answered
             traceback.print_exc()
             self._remark(f"internal error: {type(error).__name__}")
 
@@ -112,7 +116,7 @@ class UciEngine(LineEngine):
         self.write("uciok")
 
     def _isready(self, _):
-        if self.session:  # it has been waited for
+        if self.session:  # this waits until it is loaded
             self.write("readyok")
 
     def _ignore(self, _):
@@ -145,8 +149,10 @@ class UciEngine(LineEngine):
             self._overhead_s = int(value) / 1000
 
     def _position(self, words):
-        """Take a position: its moves from the start on. The search tree stays if they go on from those before."""
-        place, moves = words, []
+        """Take a position, as its moves from the start of the game. The search tree is kept if they continue those of
+        the position before."""
+        place = words
+        moves = []
         if "moves" in words:
             at = words.index("moves")
             place, moves = words[:at], words[at + 1 :]
@@ -175,7 +181,9 @@ class UciEngine(LineEngine):
             for k, name in enumerate(words[:-1])
             if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)
         }
-        self._is_pondering, self._is_hit, self._is_stopped = "ponder" in words, False, False
+        self._is_pondering = "ponder" in words
+        self._is_hit = False
+        self._is_stopped = False
         is_open = self._is_pondering or "infinite" in words
         if is_open:
             self._search(Limit(), is_open)
@@ -186,8 +194,9 @@ class UciEngine(LineEngine):
         self.write("bestmove " + " ponder ".join(self.moves.line(self.session.state, [best, *rest[:1]])))
 
     def _limit_of(self, numbers):
-        """Return the limit for a search by the numbers of "go", milliseconds by name."""
-        limit, colour = self.limit, "wb"[self.session.to_play]
+        """Return the limit of a search. numbers: {name: number} of "go"; times are in milliseconds."""
+        limit = self.limit
+        colour = "wb"[self.session.to_play]
         seconds = math.inf
         if "movetime" in numbers:
             seconds = numbers["movetime"] / 1000
@@ -205,21 +214,22 @@ class UciEngine(LineEngine):
         return limit
 
     def _search(self, limit, is_open):
-        """Search up to `limit` or until a line says stop. is_open: give no answer before that line."""
-        begun, told = time.monotonic(), 0.0
+        """Search up to `limit`, or until a line ends the search. is_open: return only after such a line."""
+        begun = time.monotonic()
+        reported_s = 0.0  # after the begin: when the last line about the search was written
 
         def stop():
             self._hear()
-            return self._is_stopped or time.monotonic() - begun - told > INFO_S
+            return self._is_stopped or time.monotonic() - begun - reported_s > INFO_S
 
         while not self._is_stopped:
             seconds = limit.seconds and limit.seconds - (time.monotonic() - begun)
-            if limit.seconds and seconds <= 0 and self.session.simulations:  # one at least: it chooses the move
+            if limit.seconds and seconds <= 0 and self.session.simulations:  # one simulation at least, to have a move
                 break
             before = self.session.simulations
             self.session.think(limit._replace(seconds=seconds), stop)
-            told = time.monotonic() - begun
-            self._tell(told)
+            reported_s = time.monotonic() - begun
+            self._write_info(reported_s)
             after = self.session.simulations
             if after == before or limit.simulations and after >= limit.simulations:
                 break
@@ -228,8 +238,8 @@ class UciEngine(LineEngine):
             self._hear()
 
     def _hear(self):
-        """Do what lines that have come in meanwhile say, of those that are allowed in a search. Lines behind one that
-        ends the search wait until it has been answered."""
+        """Do the commands that have arrived during the search, if they are allowed in it. Lines behind one that ends
+        the search wait until the search has been answered."""
         while not self._is_stopped and self.lines.waiting():
             line = self.lines.next()
             if line is None:
@@ -237,11 +247,12 @@ class UciEngine(LineEngine):
             elif line.split()[:1] in (["isready"], ["stop"], ["quit"], ["debug"], ["ponderhit"], ["setoption"]):
                 self.answer(line)
             elif line.split():
-                self._remark("only isready, setoption, stop, ponderhit and quit are heard in a search")
+                self._remark("a search takes no command but isready, setoption, stop, ponderhit and quit")
 
-    def _tell(self, seconds):
-        """Write a line about the search."""
-        best, simulations = self.session.moves()[0], self.session.simulations
+    def _write_info(self, seconds):
+        """Write a line about the search, which has taken so many seconds."""
+        best = self.session.moves()[0]
+        simulations = self.session.simulations
         line = self.moves.line(self.session.state, best.variation)
         self.write(
             f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
@@ -250,7 +261,7 @@ class UciEngine(LineEngine):
 
 
 def variant_named(game: str) -> str:
-    """Return the name in UCI of a game, by its name in the configuration: "go" for "go(size=9)"."""
+    """Return the name that UCI has for a game of the configuration: "go" for "go(size=9)"."""
     name = parse(game).attribute
     return VARIANTS.get(name, name)
 

@@ -1,7 +1,7 @@
-"""A game for a page: a session that thinks in a thread of its own, and does what it is asked in between.
+"""The game that the page of `az_mpi web` shows: a thread that thinks about its position and does what the page asks.
 
-People play the sides in `humans`, the network plays the others. The page may go back and forth in the game; a move that
-is made there replaces what followed.
+People play the sides in `humans`, the network plays the others. The page may go back and forth in the game. A move that
+is made in an earlier position replaces the moves that followed it.
 """
 
 import queue
@@ -15,23 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.games.base import Board
+from az_mpi.games.base import Board, board_after
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
 
-SLICE_S = 0.1  # of thinking, between two looks for something to do
+SLICE_S = 0.1  # of thinking, between two checks for a request
 PUBLISH_S = 0.25  # between two states while it thinks
-PACE_S = 0.7  # between two moves of the network, so that one can watch
-ANALYSIS_MAX = 20_000  # simulations of a position that nobody plays in
-SHOWN_MOVES, SHOWN_LINE = 12, 10
-ASK_S = 20.0
+PACE_S = 0.7  # between two moves of the network, so that people can watch
+ANALYSIS_MAX = 20_000  # simulations of a position in which the network does not play
+SHOWN_MOVES, SHOWN_LINE = 12, 10  # moves of the analysis; moves of each one's expected line
+ASK_S = 20.0  # how long a request waits for its answer
 
 
 class WebGame(threading.Thread):
-    """The thread. open_session(name): return a new session with a network of the run. about: constant parts of the
-    state. requests: {name: function of (this, argument)}, further ones, whose results are in the state by name until
-    the position changes."""
+    """The thread.
+
+    open_session(name): return a new session with a network of the run. about: parts of the state that never change.
+    requests: {name: function of (this thread, argument)}, what the page can ask besides. Their results are in the state
+    by name until the position changes."""
 
     def __init__(
         self,
@@ -43,28 +45,32 @@ class WebGame(threading.Thread):
     ):
         super().__init__(name="web-game", daemon=True)
         self._open, self.about, self._requests = open_session, about, requests
-        self.session, self.checkpoint = open_session(checkpoint), checkpoint
+        self.session = open_session(checkpoint)
+        self.checkpoint = checkpoint
         self.limit = Limit(limit.simulations or self.session.player.settings.simulations)
         self.line: list[int] = []  # all moves of the game; the session may be at an earlier position
-        self.humans, self.is_analysing = {0}, True
+        self.humans = {0}
+        self.is_analysing = True
         self.values: dict[int, float] = {}  # by ply, for the player who began, of positions that were searched
         self.results: dict[str, Any] = {}  # of requests
         self.stored: dict[str, Any] | None = None  # see `load`
         self._asked: queue.SimpleQueue[tuple[str, Any, Future]] = queue.SimpleQueue()
-        self._changed, self._state, self._position = threading.Condition(), {"version": 0}, {}
+        self._changed = threading.Condition()  # of `_state`
+        self._state: dict[str, Any] = {"version": 0}
+        self._position: dict[str, Any] = {}  # the part of the state that only a move changes
         self._begun = self._published = time.monotonic()
         self._is_over = False
         self._is_known = False  # nothing is left to find out about the position
         self._moved()
 
     def ask(self, what: str, argument: Any = None) -> str | None:
-        """Have something done; return what is wrong with it, or None. Called by other threads."""
+        """Make the thread do what is asked. Return what is wrong with the request, or None. Called by other threads."""
         answer: Future = Future()
         self._asked.put((what, argument, answer))
         try:
             return answer.result(ASK_S)
         except TimeoutError:
-            return "still at work; the page shows the result when it is there"
+            return "this takes longer; the page shows the result once there is one"
 
     def state(self, version: int, wait_s: float) -> dict[str, Any]:
         """Return the newest state, JSON-able, once it is newer than `version`, or after wait_s. Called by other
@@ -79,17 +85,18 @@ class WebGame(threading.Thread):
         self._asked.put(("", None, Future()))
 
     def run(self) -> None:
+        """Think and answer requests until `close`."""
         failed = False
         while not self._is_over:
             try:
                 self._step(failed)
                 failed = False
-            except Exception:  # of a user's own rules, for example; try again after the next request
+            except Exception:  # for example, of a user's own rules; the next request may lead out of this position
                 traceback.print_exc()
                 failed = True
 
     def _step(self, wait):
-        """Do what is asked, or else think; or wait until something is asked, if `wait` or nothing is to think about."""
+        """Do what is asked, or else think. If there is nothing to think about, or with `wait`, wait for a request."""
         try:
             what, argument, answer = self._asked.get(block=wait or not self._has_to_think())
         except queue.Empty:
@@ -120,7 +127,8 @@ class WebGame(threading.Thread):
             action = self.session.find(str(text))
         except ValueError as error:
             return str(error)
-        if self.humans != {0, 1} and not self.stored:  # also if it is the next move of that line: the network answers
+        # Even if this is the line's next move, so that the network answers it.
+        if self.humans != {0, 1} and not self.stored:
             del self.line[len(self.session.actions) :]
         self._play(action)
         self._stay_as_strong_as_chosen()
@@ -139,10 +147,14 @@ class WebGame(threading.Thread):
         self.load([])
 
     def load(self, actions: list[int], stored: dict[str, Any] | None = None, start: np.ndarray | None = None) -> None:
-        """Take another game, at its first position, `start`, see `Session.restart`. stored: what the state says of it
-        until another move is made."""
+        """Show another game, from its first position on.
+
+        start: that position, [S]; None: the initial one. stored: what the state says of a stored game until another
+        move is made in it."""
         self.session.restart(start)
-        self.line, self.values, self.stored = list(actions), {}, stored
+        self.line = list(actions)
+        self.values = {}
+        self.stored = stored
         self._moved()
 
     def _do_humans(self, sides: Any) -> None:
@@ -161,7 +173,9 @@ class WebGame(threading.Thread):
         session.restart(self.session.states[0])
         for action in self.session.actions:
             session.play(action)
-        self.session, self.checkpoint, self.values = session, str(name), {}
+        self.session = session
+        self.checkpoint = str(name)
+        self.values = {}
         self._moved()
 
     # Thinking.
@@ -174,7 +188,8 @@ class WebGame(threading.Thread):
         )
 
     def _stay_as_strong_as_chosen(self):
-        """Forget what was thought beside a person's turn, if the network is to move."""
+        """Forget the analysis of a position in which the network is to move, if it had more simulations than the
+        network is allowed."""
         if self._is_networks_turn() and self.session.simulations > self.limit.simulations:
             self.session.forget()
 
@@ -184,8 +199,9 @@ class WebGame(threading.Thread):
         return self._is_networks_turn() or self.is_analysing and not self._is_known
 
     def _think(self):
-        """Think for a slice of time; play if it is the network's turn and it has thought enough."""
-        session, before = self.session, self.session.simulations
+        """Think for a slice of time. Play if it is the network's turn and it has thought enough."""
+        session = self.session
+        before = self.session.simulations
         end = time.monotonic() + SLICE_S
         wanted = self.limit.simulations if self._is_networks_turn() else ANALYSIS_MAX
         session.think(Limit(simulations=wanted), lambda: time.monotonic() > end)
@@ -213,16 +229,12 @@ class WebGame(threading.Thread):
     # The state.
 
     def _moved(self):
-        """Describe the new position; what the search says of it follows."""
+        """Describe the new position in the state. What the search says about it follows while it thinks."""
         session, game = self.session, self.session.game
-        board = game.board(session.state)
-        before = None if session.before is None or board is None else game.board(session.before)
-        is_known = board is not None and before is not None
+        board = board_after(game, session.before, session.state)
         self._position = {
-            "board": board and _described(board),
+            "board": None if board is None else board.described(),
             "text": game.show(session.state),
-            "last": board.filled_since(before) if is_known else [],
-            "left": board.left_since(before, int(game.to_play(session.before[None])[0])) if is_known else [],
             "ply": len(session.actions),
             "to_play": session.to_play,
             "over": session.over,
@@ -231,14 +243,19 @@ class WebGame(threading.Thread):
             "legal": self._legal(board),
         }
         self.results.clear()
-        self._begun, self._is_known = time.monotonic(), False
+        self._begun = time.monotonic()
+        self._is_known = False
         self._publish()
 
     def _legal(self, board):
-        """Return the legal moves: [{"move", "to", "from"}], with the cells, [row, column] or None, that clicks mean.
-        Several moves may have the same cells, such as those to promote a pawn: then the page lets people choose."""
+        """Return the legal moves: [{"move", "to", "from"}]. The cells to click for a move, (row, column) or None, are
+        "from" and "to". Moves may have the same cells, such as those that promote a pawn: the page lets people choose.
+        """
         session, game = self.session, self.session.game
-        word_of, cells_in, rows, unknown = uci_moves(game).word, _reader_of_cells(board), [], []
+        word_of = uci_moves(game).word
+        cells_in = _reader_of_cells(board)
+        rows = []
+        unknown = []  # (row, action, cells in its word) of moves whose cells only the next position shows
         for word, action in session.legal().items():
             rows.append({"move": word, "to": None, "from": None})
             named = cells_in(word_of(session.state, action))
@@ -257,7 +274,8 @@ class WebGame(threading.Thread):
         return rows
 
     def _publish(self):
-        session, self._published = self.session, time.monotonic()
+        session = self.session
+        self._published = time.monotonic()
         moves = [] if session.over else session.moves()
         if moves:
             self.values[len(session.actions)] = session.value * (1 if session.to_play == 0 else -1)
@@ -299,7 +317,7 @@ class WebGame(threading.Thread):
 
 
 def _reader_of_cells(board: Board | None) -> Callable[[str], list[tuple[int, int]]]:
-    """Return a function that returns the cells that a move's word names, in upper or lower case."""
+    """Return a function of a move's word that returns the cells that the word names, in upper or lower case."""
     if board is None or not (board.columns and board.rows):
         return lambda word: []
     height, width = board.players.shape
@@ -309,15 +327,12 @@ def _reader_of_cells(board: Board | None) -> Callable[[str], list[tuple[int, int
 
 
 def _changed_cells(board: Board, then: Board | None, player: int) -> dict[str, tuple[int, int] | None]:
-    """Return where the player who moves would click for the move that leads from one board to the other: on the piece
-    that moves and its new cell, on the cell of a new piece, or on the only piece that goes away; {} where that is not
-    clear."""
+    """Return the cells that `player` clicks for the move that leads from one board to the other.
+
+    They are the cell of the piece that moves and its new cell, or the cell of a new piece, or the cell of the only
+    piece that leaves the board. Returns {} where the move is none of these."""
     filled, left = (then.filled_since(board), then.left_since(board, player)) if then else ([], [])
     # A stone that only changes hands, as in Hex's swap, is no cell to click.
     if len(filled) == 1 and len(left) <= 1 and (left or board.players[filled[0]] < 0):
         return {"to": filled[0], "from": left[0] if left else None}
     return {"to": left[0]} if not filled and len(left) == 1 else {}
-
-
-def _described(board: Board) -> dict[str, Any]:
-    return board._asdict() | {"players": board.players.tolist(), "figures": dict(board.figures)}

@@ -1,4 +1,4 @@
-"""python -m az_mpi web RUN: play against the network of a run in a browser, and look at what it thinks."""
+"""python -m az_mpi web RUN: play against the network of a run in a browser, and see what it thinks."""
 
 import contextlib
 import hmac
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from az_mpi.play.web_game import WebGame
 
 PROG = "python -m az_mpi web"
-ABOUT = "Play against the network of a run in a browser, and look at what it thinks. Nothing is loaded from elsewhere."
+ABOUT = "Play against the network of a run in a browser, and see what it thinks. The page loads nothing from elsewhere."
 EPILOG = """\
-It prints the address of the page, which has a secret word in it: whoever has the address can play. Ctrl-C ends it.
+It prints the address of the page. A secret word is part of the address, and everyone who has it can play. Ctrl-C ends
+the command.
 """
 HERE = Path(__file__).parent
 BODY_MAX, WAIT_S = 2**16, 20.0
-NONCE = "NONCE"  # in the page, in place of a word that only this answer has: no other script runs there
+NONCE = "NONCE"  # each answer with the page has a random word in its place, so that no other script runs in it
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; script-src 'nonce-NONCE'",
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> int:
     try:
         address = ipaddress.ip_address(given.address)
         if address.is_unspecified:
-            raise ValueError("the page needs one address")
+            raise ValueError("it stands for all addresses of this machine")
         server = Server((given.address, given.port))
     except (OSError, OverflowError, ValueError) as error:
         raise Refusal(
@@ -65,8 +66,8 @@ def main(arguments: list[str]) -> int:
         server.game.start()
         if not address.is_loopback:
             print(
-                f"warning: {given.address} can be reached from other machines. Whoever learns the address below can "
-                "play, and nothing is encrypted.",
+                f"warning: {given.address} can be reached from other machines. Everyone who learns the address below "
+                "can play, and nothing is encrypted.",
                 file=sys.stderr,
             )
         print(f"the page is at {server.url}\nCtrl-C ends it", flush=True)
@@ -87,13 +88,14 @@ def make_game(run: Path, checkpoint: str, simulations: int) -> "WebGame":
 
 
 def page_with(back_end: Path) -> str:
-    """Return the page with a script that plays the game: it defines `ask` and calls `show`, see served.js."""
+    """Return the page with the script `back_end` in it, which plays the game: it defines `ask` and calls `show`, as
+    served.js does."""
     script = back_end.read_text(encoding="utf-8")
     return (HERE / "web_client.html").read_text(encoding="utf-8").replace("/*BACK END*/", script)
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves the page and the requests of one game, to whoever knows `token`."""
+    """Serves the page of one game, and answers its requests. Both need `token`."""
 
     daemon_threads = True
     game: "WebGame"
@@ -113,8 +115,8 @@ class Server(http.server.ThreadingHTTPServer):
 class Handler(http.server.BaseHTTPRequestHandler):
     """GET / is the page, GET /state?version=N waits for a newer state, POST /ask {"what", "argument"} is a request.
 
-    Another site that the user has open cannot do any of these: it does not know the token, its requests have another
-    Origin, and one that points a name of its own at this machine has another Host."""
+    Another site that the user has open can do none of these: it does not know the token, its requests have another
+    Origin, and if it points a name of its own at this machine, its requests have another Host."""
 
     server: Server
     server_version, sys_version = "az_mpi", ""
@@ -150,16 +152,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._json({"error": self.server.game.ask(what, argument)})
 
     def _may(self, token: str) -> bool:
-        """Return whether this request is from our own page; answer it if not."""
+        """Return whether this request comes from the page itself. If it does not, answer it."""
         origin = self.headers.get("Origin")
-        is_ours = (
+        is_from_page = (
             self.headers.get("Host") in self.server.hosts
             and origin in (None, *(f"http://{host}" for host in self.server.hosts))
             and hmac.compare_digest(token.encode(), self.server.token.encode())
         )
-        if not is_ours:
-            self._refuse(HTTPStatus.FORBIDDEN, "take the whole address that az_mpi web has printed")
-        return is_ours
+        if not is_from_page:
+            self._refuse(HTTPStatus.FORBIDDEN, "open the complete address that az_mpi web has printed")
+        return is_from_page
 
     def _refuse(self, status, text):
         self.close_connection = True
@@ -179,4 +181,4 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: the token is in the first request."""
+        """Log nothing, since the first request contains the token."""

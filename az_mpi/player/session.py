@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from az_mpi.games.base import legal_words, positions
+from az_mpi.games.base import board_after, legal_words, positions
 from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.search.reading import RootMove, root_moves
@@ -94,6 +94,12 @@ class Session:
         if not ended[0]:  # a game that is too long by its own rules, which do not end it, is a draw
             return 0.0 if len(self.actions) >= self.game.max_plies else None
         return float(-value[0] if self.to_play else value[0]) + 0.0  # no -0.0
+
+    def drawing(self, columns: tuple[str, ...] | None = None) -> str:
+        """Return the position as lines: as `Board.named_text`, or as the game shows it if it has no boards. columns:
+        names for the columns in place of the board's own."""
+        board = board_after(self.game, self.before, self.state)
+        return self.game.show(self.state) if board is None else board.named_text(columns)
 
     def legal(self) -> dict[str, int]:
         """Return the legal actions by their names in the game's notation; none once the game is over."""

@@ -1,4 +1,4 @@
-"""Games as files that other programs read: SGF for games of stones on a board, PGN for chess and all others."""
+"""Games as files that other programs read: SGF for games of stones on a board, PGN for chess and all other games."""
 
 import time
 from collections.abc import Sequence
@@ -14,14 +14,16 @@ from az_mpi.games.uci_moves import ChessMoves, uci_moves
 
 SUFFIXES = ".sgf", ".pgn"
 LINE_MAX = 79  # characters of a line of moves in PGN
-# Of a game that a limit of its length ended: its result is the one that the match counts, and no result of the rules.
+# For a game that a limit of its length ended. Its result is the one that the match counts, not one by the rules.
 ADJUDICATION, CUT_NOTE = "adjudication", "ended by the limit of its length, counted as the board stood"
 HEX_MOVES = {"swap": "swap-pieces"}
 
 
 class GameRecord(NamedTuple):
-    """A finished game. moves: all actions from the start on. result: for the player who began, in [-1, 1]. names: of
-    the player who began and of the other one. note: why a player lost it, if not by the rules."""
+    """A finished game.
+
+    moves: all actions, from the initial position on. result: for the player who began, in [-1, 1]. names: of the player
+    who began and of the other one. note: why a player lost it, if that was not by the rules."""
 
     moves: Sequence[int]
     result: float
@@ -32,7 +34,7 @@ class GameRecord(NamedTuple):
 def check_suffix(path: Path, game: Game) -> None:
     """Raise Refusal if games of this kind cannot be written to a file of this name."""
     if path.suffix not in SUFFIXES:
-        raise Refusal(f"{path}: games are written as .sgf or .pgn")
+        raise Refusal(f"{path}: games are written as SGF or PGN\n  let the name end with .sgf or .pgn")
     if path.suffix == ".sgf" and not game.sgf_number:
         raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn, which takes every game")
 
@@ -40,21 +42,21 @@ def check_suffix(path: Path, game: Game) -> None:
 def check_new(path: Path) -> None:
     """Raise Refusal if there is no folder for a file, or the file is there already."""
     if not path.parent.is_dir():
-        raise Refusal(f"{path}: there is no folder {path.parent}")
+        raise Refusal(f"{path}: there is no folder {path.parent}\n  make it, or name a file in another folder")
     if path.exists():
         raise Refusal(f"{path} is there already\n  name another file, or remove it")
 
 
 def write(path: Path, game: Game, records: Sequence[GameRecord]) -> None:
-    """Write games to a new or an old file, as its suffix says. Raises Refusal."""
+    """Write games to a file, in the format of its suffix; a file that is there is replaced. Raises Refusal."""
     check_suffix(path, game)
     to_text = to_sgf if path.suffix == ".sgf" else to_pgn
     write_file(path, "\n".join(to_text(game, record, number) for number, record in enumerate(records, 1)))
 
 
 def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
-    """Return a game as one tree of SGF, file format 4, for games with `Game.sgf_number`. Black began. number: of the
-    game in its file."""
+    """Return a game as one tree of SGF, file format 4, for games with `Game.sgf_number`. Black is the player who began.
+    number: the game's place in its file, from 1."""
     _, rows, columns = game.planes_shape
     tags = {
         "GM": game.sgf_number,
@@ -81,7 +83,8 @@ def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
 
 
 def _sgf_move(game, state, action):
-    """Return a move as SGF has it: column and row from the top as letters; "" is a pass. Hex has words."""
+    """Return a move as SGF writes it: letters for the column and for the row from the top; "" for a pass. SGF of Hex
+    has words."""
     _, rows, columns = game.planes_shape
     if isinstance(game, Hex):
         word = game.action_to_text(state, action)
@@ -101,7 +104,7 @@ def _sgf_result(game, record):
 
 
 def _is_cut(game, record):
-    """Return whether a limit of its length ended a game, and not the rules or a player."""
+    """Return whether a game was ended by a limit of its length, and neither by the rules nor by a player."""
     state = after(game, record.moves)
     return not record.note and (not game.terminal(state[None])[0][0] or game.is_cut(state))
 
@@ -111,8 +114,8 @@ def _escaped(value):
 
 
 def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
-    """Return a game in PGN, its moves in the game's own notation, which for chess is the standard one. White began.
-    Games other than chess are named in the tag Variant."""
+    """Return a game in PGN, its moves in the game's own notation, which for chess is the standard one. White is the
+    player who began. The tag Variant names a game other than chess. number: the game's place in its file, from 1."""
     result = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}[int(np.sign(record.result))]
     tags = {
         "Event": "az_mpi match",
@@ -138,11 +141,11 @@ def _quoted(value):
 
 
 def _wrapped(words, result):
-    """Return numbered moves as lines."""
+    """Return the numbered moves and the result as lines of at most LINE_MAX characters."""
     numbered = [f"{k // 2 + 1}. {word}" if k % 2 == 0 else word for k, word in enumerate(words)]
     lines = [""]
     for word in [*numbered, result]:
         if lines[-1] and len(lines[-1]) + 1 + len(word) > LINE_MAX:
             lines.append("")
-        lines[-1] += " " * bool(lines[-1]) + word
+        lines[-1] += f" {word}" if lines[-1] else word
     return lines

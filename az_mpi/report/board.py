@@ -1,13 +1,12 @@
 """A board as inline SVG, and a game as its boards and moves.
 
-page.css colours cells and pieces. The pieces of one player are dark and those of the other one light, see
-`Board.light`, which is clear on paper and to the colour-blind.
+page.css colours cells and pieces. One player's pieces are dark and the other one's light (see `Board.light`), so that
+they differ on paper and for the colour-blind.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -15,32 +14,29 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Board
     from az_mpi.report.samples import Sample
 
-CELL, LABEL, RIM = 24, 16, 5  # sizes in the picture's units; RIM: of coloured edges
-WON_SIZE = 0.9  # of the frame around a cell of a winning line, as a part of the cell
+CELL, LABEL, RIM = 24, 16, 5  # of a cell, of the names beside the board, of coloured edges, in the picture's units
+WON_SIZE = 0.9  # of the frame around a cell of a winning line, as a share of the cell's size
 WIDTH_MAX = 460  # pixels of a picture at most
 BIG_CELL, SMALL_BOARD = 30, 105  # pixels: a cell of the big board, the width of a small board
 PLAYERS = ("first player", "second player", "blocked")
 
 
-def draw(
-    board: Board,
-    caption: str,
-    cell_px: float,
-    numbers: dict[tuple[int, int], int] | None = None,
-    marked: Iterable[tuple[int, int]] = (),
-) -> str:
-    """Return the <svg> of a board.
+def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, int], int] | None = None) -> str:
+    """Return the <svg> of a board. The cells of `Board.last` have a thick edge.
 
-    caption: for screen readers. numbers: {(row, column): number on the piece there}, for pieces without symbols.
-    marked: cells with a thick edge.
+    caption: for screen readers. cell_px: the width of a cell on the page. numbers: {(row, column): number on the piece
+    there}, for pieces without symbols.
     """
     height, width = board.players.shape
     step = CELL * math.sqrt(3) / 2 if board.shape == "hex" else CELL
-    outline, rim = _outline(board.shape), RIM * bool(board.edges)
+    outline = _outline(board.shape)
+    rim = RIM if board.edges else 0
+    row_names = LABEL if board.rows else 0
+    column_names = LABEL if board.columns else 0
     shift = CELL / 2 if board.shape == "hex" else 0.0
     there = board.cells()
     first = min(column * CELL + row * shift for row, column in there)
-    left = 1 + LABEL * bool(len(board.rows)) + rim - first
+    left = 1 + row_names + rim - first
 
     def centre(row: float, column: float) -> tuple[float, float]:
         return left + (column + 0.5) * CELL + row * shift, 1 + rim + outline[1] + row * step
@@ -51,7 +47,7 @@ def draw(
         cells.append(_cell(outline, x, y, "cell odd" if board.figures and (row + column) % 2 else "cell"))
         if board.players[row, column] >= 0:
             pieces.append(_piece(board, row, column, x, y, (numbers or {}).get((row, column))))
-    pieces += [_cell(outline, *centre(*place), "last") for place in marked]
+    pieces += [_cell(outline, *centre(*place), "last") for place in board.last]
     pieces += [_cell(outline, *centre(*place), "won", WON_SIZE) for place in board.won]
     bottom = centre(height - 1, 0)[1] + outline[1] + rim + 1
     for row in range(height) if board.rows else ():
@@ -61,7 +57,7 @@ def draw(
         x, y = centre(max(row for row, at in there if at == column), column)
         labels.append(_text(x, y + outline[1] + rim + 1 + LABEL / 2, board.columns[column], 11))
     right = max(centre(*place)[0] for place in there) + CELL / 2 + rim + 1
-    bottom += LABEL * bool(len(board.columns))
+    bottom += column_names
     pixels = min(right * cell_px / CELL, WIDTH_MAX)
     below = _edges(board, centre, outline[0]) if board.edges else []
     return (
@@ -71,8 +67,8 @@ def draw(
 
 
 def game(sample: Sample) -> str:
-    """Return a <section> with the last board of a sample, its moves and some positions; the text of `Game.show` stands
-    for the positions of a game without boards."""
+    """Return a <section> with the last board of a sample, its moves and some of its positions. Positions of a game
+    without boards are shown as the text of `Game.show`."""
     last = sample.positions[-1]
     light = last.board.light if last.board else 1
     moves = [
@@ -82,7 +78,7 @@ def game(sample: Sample) -> str:
     final = ""
     if last.board:
         caption = "the last position, with the number of each move"
-        final = draw(last.board, caption, BIG_CELL, sample.numbers(), last.filled)
+        final = draw(last.board, caption, BIG_CELL, sample.numbers())
     positions = "".join(f"<div>{_picture(sample.positions[index])}</div>" for index in sample.shown)
     first = sample.positions[0].ply
     numbered = f'<ol start="{first + 1}">' if first else "<ol>"
@@ -95,9 +91,10 @@ def game(sample: Sample) -> str:
 def _picture(position):
     caption = f"after move {position.ply}" + (", the end" if position.value is None else f": {_value(position)}")
     if position.board:
-        caption += f"; {position.board.beside}" * bool(position.board.beside)
+        if position.board.beside:
+            caption += f"; {position.board.beside}"
         cell_px = min(max(SMALL_BOARD / position.board.players.shape[1], 9), 24)
-        picture = draw(position.board._replace(columns=(), rows=()), caption, cell_px, marked=position.filled)
+        picture = draw(position.board._replace(columns=(), rows=()), caption, cell_px)
     else:
         picture = f"<pre>{escape(position.text)}</pre>"
     return f"{picture}<small>{escape(caption)}</small>"
@@ -108,7 +105,7 @@ def _value(position):
 
 
 def disc(player: int, light: int = 1) -> str:
-    """Return a small disc in the colour of a player. light: the one whose pieces are light."""
+    """Return a small disc in the colour of a player's pieces. light: the player whose pieces are light."""
     return (
         f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{PLAYERS[player]}">'
         f'<g class="piece {_colour(player, light)}"><circle cx="6" cy="6" r="5"/></g></svg>'
@@ -121,7 +118,7 @@ def _colour(player, light):
 
 
 def _outline(shape):
-    """Return the corners of a cell around its centre, and how far it reaches up and down."""
+    """Return (the corners of a cell as seen from its centre, its height above the centre)."""
     half, side = CELL / 2, CELL / math.sqrt(3)
     if shape == "hex":
         return [(0, -side), (half, -side / 2), (half, side / 2), (0, side), (-half, side / 2), (-half, -side / 2)], side
@@ -134,7 +131,8 @@ def _cell(outline, x, y, kind, size=1.0):
 
 
 def _edges(board, centre, corners):
-    """Return the edges of a board of hexagons in the colours of the players who are to join them."""
+    """Return the edges of a board of hexagons, each in the colour of the player who has to join it to the opposite
+    one. corners: of a cell, see `_outline`."""
     height, width = board.players.shape
     sides = [
         ([(0, c) for c in range(width)], (5, 0, 1), 0),
@@ -173,7 +171,7 @@ def _piece(board, row, column, x, y, number):
 
 
 def _text(x, y, text, size):
-    """Return a text with its middle at a place."""
+    """Return a text whose middle is at (x, y)."""
     return (
         f'<text x="{x:.1f}" y="{y + 0.36 * size:.1f}" text-anchor="middle" style="font-size:{size:.4g}px">'
         f"{escape(text)}</text>"

@@ -1,4 +1,4 @@
-"""Charts as inline SVG: lines with bands, and stacked bars; a table of numbers where there is only one point.
+"""Charts as inline SVG: lines with bands, and stacked bars. A chart with only one point is a table of numbers.
 
 Colours are CSS variables of the page, --c0 … --c7.
 """
@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 440, 250
 LEFT, RIGHT, TOP, BOTTOM = 52, 10, 10, 40  # margins around the plot
-DIGIT = 7.5  # a digit is at most so wide in the page's fonts
+DIGIT = 7.5  # the width of a digit in the widest of the page's fonts
 POINTS_MAX, BARS_MAX, DOTS_MAX, NUM_COLOURS = 400, 120, 60, 8
 
 
 class Series(NamedTuple):
-    """One line: y over x. low and high: its band. None in y: no point; None in low or high: no band there."""
+    """One line: y over x. low, high: the ends of its band. There is no point where y is None, and no band where low or
+    high is."""
 
     name: str
     x: Sequence[float]
@@ -33,14 +34,13 @@ def lines(
     limits: tuple[float, float] | None = None,
     empty: str = "nothing yet",
 ) -> str:
-    """Return a <figure> of several lines. marks: (x, text) of vertical lines. limits: (lowest, highest) y. empty: the
-    text if there are no points.
+    """Return a <figure> of several lines.
 
-    Neighbouring points of a line with more than POINTS_MAX points are averaged. If all points have the same x, the
-    figure is a table of numbers.
+    marks: (x, text) of vertical lines. limits: (lowest, highest) y; None: as the points need. empty: the text if there
+    are no points. Neighbouring points of a line with more than POINTS_MAX points are averaged. If all points have the
+    same x, the figure is a table of numbers.
     """
-    # A line's colour depends on its place in `series`, so that empty lines do not change the colours of the others.
-    shown = {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
+    shown = _shown(series)
     if not shown:
         return _figure(title, {}, f'<p class="empty">{escape(empty)}</p>')
     points = [(one, k) for one in shown.values() for k, y in enumerate(one.y) if y is not None]
@@ -49,14 +49,33 @@ def lines(
             (one.name, one.y[k], *(bound[k] if bound else None for bound in (one.low, one.high))) for one, k in points
         ]
         return _numbers(title, x_label, y_label, points[0][0].x[points[0][1]], rows)
+    body, names = plot(x_label, y_label, series, marks, limits)
+    return _figure(title, names, _svg(title, body))
+
+
+def plot(
+    x_label: str,
+    y_label: str,
+    series: Sequence[Series],
+    marks: Sequence[tuple[float, str]] = (),
+    limits: tuple[float, float] | None = None,
+) -> tuple[str, dict[int, str]]:
+    """Draw several lines, at least one of which has a point, as `lines` does. Return (the content of an SVG image of
+    WIDTH by HEIGHT, {number of the colour: name of the line})."""
+    shown = _shown(series)
     numbers = [v for one in shown.values() for v in (*one.y, *one.low, *one.high) if v is not None]
     ends = limits or (min(0, *numbers), max(0, *numbers))
     x = [x for one in shown.values() for x in one.x]
     axes = _Axes(x, ends, grow=limits is None, whole=all(value == int(value) for value in x))
-    body = [axes.draw(x_label, y_label), _marks(axes, marks)]
-    for k, one in shown.items():
-        body.append(_band(axes, one, k) + _line(axes, one, k))
-    return _figure(title, {k: one.name for k, one in shown.items()}, _svg(title, body))
+    drawn = [_band(axes, one, k) + _line(axes, one, k) for k, one in shown.items()]
+    names = {k: one.name for k, one in shown.items()}
+    return axes.draw(x_label, y_label) + _marks(axes, marks) + "".join(drawn), names
+
+
+def _shown(series):
+    """Return {place in `series`: line} of the lines that have points. The colour of a line depends on its place, so
+    that empty lines do not change the colours of the others."""
+    return {k: _thin(one) for k, one in enumerate(series) if any(y is not None for y in one.y)}
 
 
 def stacked(
@@ -67,8 +86,9 @@ def stacked(
     parts: dict[str, Sequence[float]],
     marks: Sequence[tuple[float, str]] = (),
 ) -> str:
-    """Return a <figure> of stacked bars. parts: {name: heights, one for each x}. Neighbours among more than BARS_MAX
-    bars are averaged. With a single x the figure is a table of numbers."""
+    """Return a <figure> of stacked bars. parts: {name: a height for each x}. marks: as for `lines`.
+
+    Neighbours among more than BARS_MAX bars are averaged. With a single x the figure is a table of numbers."""
     parts = {name: heights for name, heights in parts.items() if any(heights)}
     if not x or not parts:
         return _figure(title, {}, '<p class="empty">nothing yet</p>')
@@ -76,10 +96,12 @@ def stacked(
         rows = [(name, heights[0], None, None) for name, heights in parts.items()]
         return _numbers(title, x_label, y_label, x[0], rows)
     size = math.ceil(len(x) / BARS_MAX)
-    x, parts = _means(x, size), {name: _means(heights, size) for name, heights in parts.items()}
+    x = _means(x, size)
+    parts = {name: _means(heights, size) for name, heights in parts.items()}
     half = 0.4 * min((b - a for a, b in zip(x, x[1:])), default=1)
     axes = _Axes([x[0] - half, x[-1] + half], (0, max(map(sum, zip(*parts.values())))))
-    body, base = [axes.draw(x_label, y_label), _marks(axes, marks)], [0.0] * len(x)
+    body = [axes.draw(x_label, y_label), _marks(axes, marks)]
+    base = [0.0] * len(x)
     for k, (name, heights) in enumerate(parts.items()):
         for i, height in enumerate(heights):
             (left, top), (right, bottom) = axes.at(x[i] - half, base[i] + height), axes.at(x[i] + half, base[i])
@@ -88,7 +110,7 @@ def stacked(
                 f'fill="var(--c{k % NUM_COLOURS})"><title>{escape(name)}: {height:.4g}</title></rect>'
             )
             base[i] += height
-    return _figure(title, dict(enumerate(parts)), _svg(title, body))
+    return _figure(title, dict(enumerate(parts)), _svg(title, "".join(body)))
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
@@ -100,8 +122,8 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 class _Axes:
-    """The scales of a picture. grow: extend the y axis to round numbers. whole: no x is between two whole numbers, such
-    as iterations."""
+    """The scales of a picture. y: the lowest and the highest value. grow: whether the y axis is extended to round
+    numbers. whole: whether x only has whole numbers, such as iterations."""
 
     def __init__(self, x: Sequence[float], y: tuple[float, float], grow: bool = True, whole: bool = True):
         self.whole = whole
@@ -114,7 +136,7 @@ class _Axes:
             self.y0, self.y1 = math.floor(self.y0 / step) * step, math.ceil(self.y1 / step - 1e-9) * step
 
     def at(self, x, y):
-        """Return the place of a point in the picture's units; y is clipped to the axis."""
+        """Return the place of a point in the picture's units. A y beyond the axis is moved to its end."""
         y = min(max(y, self.y0), self.y1)
         return (
             LEFT + (x - self.x0) / (self.x1 - self.x0) * (WIDTH - LEFT - RIGHT),
@@ -133,7 +155,7 @@ class _Axes:
             if not self.whole or value == int(value):
                 x, y = self.at(value, self.y0)
                 number = _short(value)
-                middle = min(x, WIDTH - DIGIT / 2 * len(number))  # the last one lies within the picture
+                middle = min(x, WIDTH - DIGIT / 2 * len(number))  # so that the last number lies within the picture
                 parts.append(
                     f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 4:.1f}"/>'
                     f'<text x="{middle:.1f}" y="{y + 17:.1f}" text-anchor="middle">{number}</text>'
@@ -151,20 +173,21 @@ def _line(axes, one, k):
     points = [axes.at(x, y) for x, y in zip(one.x, one.y) if y is not None]
     colour = f"var(--c{k % NUM_COLOURS})"
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    dots = "".join(
+    dots = [
         f'<circle cx="{axes.at(x, y)[0]:.1f}" cy="{axes.at(x, y)[1]:.1f}" r="2.5" fill="{colour}">'
         f"<title>{escape(one.name)}, {_short(x)}: {y:.4g}</title></circle>"
         for x, y in zip(one.x, one.y)
         if y is not None
-    ) * (len(points) <= DOTS_MAX)
-    return f'<polyline class="line" stroke="{colour}" points="{path}"/>{dots}'
+    ]
+    shown = "".join(dots) if len(dots) <= DOTS_MAX else ""
+    return f'<polyline class="line" stroke="{colour}" points="{path}"/>{shown}'
 
 
 def _band(axes, one, k):
     whole = [(x, low, high) for x, low, high in zip(one.x, one.low, one.high) if None not in (low, high)]
     there, back = [axes.at(x, high) for x, _, high in whole], [axes.at(x, low) for x, low, _ in reversed(whole)]
     colour = f"var(--c{k % NUM_COLOURS})"
-    if len(whole) == 1:  # a band has no width there
+    if len(whole) == 1:  # a band of one point has no width
         [(x, top)], [(_, bottom)] = there, back
         return (
             f'<path class="whisker" stroke="{colour}" d="M{x:.1f} {top:.1f}V{bottom:.1f}M{x - 4:.1f} {top:.1f}h8'
@@ -192,7 +215,7 @@ def _thin(one):
 
 
 def _means(values, size):
-    """Return the means of each `size` consecutive values, without those that are None; for size 1 the values."""
+    """Return the mean of each `size` consecutive values, of those that are not None; for size 1 the values."""
     groups = [[v for v in values[i : i + size] if v is not None] for i in range(0, len(values), size)]
     return [sum(group) / len(group) if group else None for group in groups] if size > 1 else list(values)
 
@@ -205,7 +228,7 @@ def _short(value):
 
 
 def _numbers(title, x_label, y_label, x, rows):
-    """Return a <figure> without a picture. rows: (name, number, low, high), of which low and high may be None."""
+    """Return a <figure> with a table in place of a picture. rows: (name, number, low or None, high or None)."""
     cells = []
     for name, number, *ends in rows:
         bounds = ", ".join("-" if end is None else _rounded(end) for end in ends)
@@ -220,7 +243,7 @@ def _rounded(value):
 
 
 def _svg(title, body):
-    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(body)}</svg>'
+    return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{body}</svg>'
 
 
 def _figure(title, names, content, kind="chart"):

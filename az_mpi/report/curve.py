@@ -1,75 +1,80 @@
-"""The learning curve of a run as a picture, RUN/learning_curve.png: `python -m az_mpi report RUN --png`."""
+"""The learning curve of a run as a picture, RUN/learning_curve.svg: `python -m az_mpi report RUN --svg`.
 
-import io
-import math
+It is a file of its own, for slides and documents: its colours and sizes are within it, as numbers, since few programs
+besides browsers know the variables of style sheets.
+"""
+
+import re
+from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 from az_mpi.core.problems import readable, write_file
+from az_mpi.report import chart
+from az_mpi.report.chart import Series
 from az_mpi.report.run_data import RunData
 
-NAME = "learning_curve.png"
-MARKED = 50  # points of a line that are marked, if there are no more
-# The same in every run; a random mover has the colour of the network on the same positions, and a dotted line.
-COLOURS = {
-    "against random": "C0",
-    "against rollout": "C1",
-    "against best": "C2",
-    "all positions": "C0",
-    "random mover, all": "C0",
-    "where moves differ": "C1",
-    "random mover, where moves differ": "C1",
-}
+NAME = "learning_curve.svg"
+HEAD, TITLE_ROW, NAME_ROW = 28, 22, 18  # heights: of the heading, of a plot's title, of the name of a line
+APART = 16  # between two plots
+STYLED = ("svg text", ".grid", ".axis", ".line", ".band", ".whisker")  # what a plot has, of the rules in page.css
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
 def draw(data: RunData) -> Path:
     """Draw a run's losses, matches and the comparison with the solver; return the picture's path."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (losses, matches, moves) = pyplot.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
-    _draw(losses, "training", "optimiser step", "loss", data.losses())
-    _draw(matches, "matches (score with 95 % interval)", "iteration", "score", data.matches("score"), ylim=(0, 1.02))
-    _draw(moves, "moves that keep the exact value", "iteration", "share", data.solver(), ylim=(0, 1.02))
-    figure.suptitle(readable(data.folder.resolve()), parse_math=False)
-    picture = io.BytesIO()
-    figure.savefig(picture, dpi=110, format="png")
-    write_file(data.folder / NAME, picture.getvalue())
-    pyplot.close(figure)
+    plots = [
+        _plot("Losses", "optimiser step", "loss", data.losses()),
+        _plot("Score of matches, with 95 % interval", "iteration", "score", data.matches("score"), (0, 1)),
+        _plot("Moves that keep the exact value", "iteration", "share of positions", data.solver(), (0, 1)),
+    ]
+    step = chart.WIDTH + APART
+    height = HEAD + max(height for _, height in plots)
+    placed = [f'<g transform="translate({k * step} {HEAD})">{plot}</g>' for k, (plot, _) in enumerate(plots)]
+    width = len(plots) * step - APART
+    title = escape(readable(data.folder.resolve()))
+    picture = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'font-family="{FONT}"><title>{title}</title><style>{_style()}</style>'
+        f'<rect width="{width}" height="{height}" fill="var(--paper)"/>'
+        f'<text x="{width / 2}" y="18" text-anchor="middle" style="font-size:15px">{title}</text>'
+        f"{''.join(placed)}</svg>"
+    )
+    colours = _colours()
+    text = re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], picture)
+    write_file(data.folder / NAME, text.encode())
     return data.folder / NAME
 
 
-def _draw(axes, title, x_label, y_label, series, **limits):
-    """Draw the lines that have points; if all points have the same x, write their numbers instead."""
-    series = [line for line in series if any(y is not None for y in line.y)]
-    axes.set(title=title)
-    places = sorted({x for line in series for x in line.x})
-    if len(places) < 2:
-        rows = [f"at {x_label} {x}:" for x in places]
-        for line in series:
-            interval = f" [{line.low[0]:.3f}, {line.high[0]:.3f}]" if line.low else ""
-            rows.append(f"{line.name}: {line.y[0]:.3f}{interval}")
-        axes.set_axis_off()
-        axes.text(
-            0.5,
-            0.5,
-            "\n".join(rows) or "nothing recorded",
-            transform=axes.transAxes,
-            ha="center",
-            va="center",
-            fontsize=11,
-            linespacing=1.7,
-        )
-        return
-    axes.set(xlabel=x_label, ylabel=y_label, **limits)
-    axes.xaxis.get_major_locator().set_params(integer=True)
-    for k, line in enumerate(series):
-        y = [math.nan if value is None else value for value in line.y]
-        spread = [[at - low for at, low in zip(y, line.low)], [high - at for at, high in zip(y, line.high)]]
-        look = {"color": COLOURS.get(line.name, f"C{k + 3}"), "marker": "o" if len(y) <= MARKED else ""}
-        look["linestyle"] = ":" if line.name.startswith("random mover") else "-"
-        axes.errorbar(line.x, y, spread if line.low else None, label=line.name, markersize=4, capsize=3, **look)
-    axes.grid(alpha=0.3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9)
+def _plot(
+    title: str, x_label: str, y_label: str, series: Sequence[Series], limits: tuple[float, float] | None = None
+) -> tuple[str, int]:
+    """Return (a plot with its title above and the names of its lines below, its height)."""
+    head = f'<text x="{chart.LEFT}" y="14" style="font-size:13px;font-weight:600">{escape(title)}</text>'
+    if all(y is None for one in series for y in one.y):
+        return f'{head}<text x="{chart.LEFT}" y="{TITLE_ROW + 20}">nothing recorded</text>', TITLE_ROW + chart.HEIGHT
+    body, names = chart.plot(x_label, y_label, series, limits=limits)
+    top = TITLE_ROW + chart.HEIGHT
+    legend = [
+        f'<rect x="{chart.LEFT}" y="{top + NAME_ROW * row}" width="11" height="11" rx="3" '
+        f'fill="var(--c{colour % chart.NUM_COLOURS})"/>'
+        f'<text x="{chart.LEFT + 16}" y="{top + NAME_ROW * row + 10}">{escape(name)}</text>'
+        for row, (colour, name) in enumerate(names.items())
+    ]
+    content = f'{head}<g transform="translate(0 {TITLE_ROW})">{body}</g>{"".join(legend)}'
+    return content, top + NAME_ROW * len(names)
+
+
+def _page_css() -> str:
+    return (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
+
+
+def _style() -> str:
+    """Return the rules of page.css that a plot needs."""
+    return "".join(line for line in _page_css().splitlines() if line.startswith(STYLED))
+
+
+def _colours() -> dict[str, str]:
+    """Return the page's colours on white paper, by the names of their variables."""
+    on_white = _page_css().partition("@media")[0]
+    return dict(re.findall(r"(--\w+): (#\w+)", on_white))

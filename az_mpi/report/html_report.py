@@ -1,4 +1,4 @@
-"""python -m az_mpi report RUN: one self-contained HTML page of a run, RUN/report.html; also of a run under way."""
+"""python -m az_mpi report RUN: write RUN/report.html, one self-contained page about a run, which may be under way."""
 
 import json
 import time
@@ -19,8 +19,8 @@ from az_mpi.telemetry.summary import evaluation_lines, loss_names
 
 NAME = "report.html"
 PROG = "python -m az_mpi report"
-RANKS_SHOWN = 32  # the table of more can be opened
-OPPONENTS = {  # explained for readers
+RANKS_SHOWN = 32  # a table of more ranks is closed at first
+OPPONENTS = {  # explanations for readers
     "random": "The opponent random plays any legal move.",
     "rollout": "The opponent rollout searches, and evaluates positions by random games.",
     "mcts_bot": "The opponent mcts_bot is OpenSpiel's own search with random games.",
@@ -33,7 +33,7 @@ SOLVER = (
     "loss, nor a draw into a loss. Moves differ in a position where some legal move keeps the value and another "
     "does not. A random mover plays any legal move."
 )
-COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, how it is shown
+COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, format of the number
     ("iteration", "iteration", "d"),
     ("num_games", "games", ",d"),
     ("num_positions", "positions", ",d"),
@@ -48,23 +48,27 @@ COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, how i
 
 
 def main(arguments: list[str]) -> int:
-    """Write the report of the run that `arguments` name and print its path; return the exit status. Raises Refusal."""
+    """Write the report of the run that `arguments` name, and print its path; return the exit status. Raises Refusal."""
     about = (
         "Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network.\n"
         "The run may be under way."
     )
     parser = Parser(PROG, about, run=True)
-    parser.add_argument("--png", action="store_true", help=f"draw RUN/{curve.NAME} as well: losses, matches and solver")
+    parser.add_argument(
+        "--svg",
+        action="store_true",
+        help=f"also draw RUN/{curve.NAME}: losses, scores of matches, moves that keep the exact value",
+    )
     options = parser.parse_args(arguments)
     print(write(options.run))
-    if options.png:
+    if options.svg:
         print(curve.draw(run_data.load(options.run)))
     return 0
 
 
 def write(folder: str | Path, complete: bool = False) -> Path:
-    """Write RUN/report.html and return its path. complete: the run has just come to its end. Raises Refusal where there
-    is no run."""
+    """Write RUN/report.html and return its path. complete: whether the run has just ended. Raises Refusal if the folder
+    holds no run."""
     path = Path(folder) / NAME
     write_file(path, render(run_data.load(folder), complete))
     return path
@@ -87,7 +91,7 @@ def render(data: run_data.RunData, complete: bool = False) -> str:
 
 
 def document(title: str, content: str, version: str) -> str:
-    """Return a whole page. title, content: HTML. version: of az_mpi."""
+    """Return a complete page. title, content: HTML. version: of az_mpi."""
     style = (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -102,7 +106,8 @@ def _head(data, name, complete):
     spent = sum(map(sum, data.phase_seconds().values()))
     last = _last(data)
     done, total = last.get("iteration", 0), data.config["iterations"]
-    complete = complete or done >= total or data.status.get("job") == "finished"  # by train.hours, for example
+    # `train.hours`, for example, finishes a run before its last iteration.
+    complete = complete or done >= total or data.status.get("job") == "finished"
     cards = [
         ("Iterations", f"{done} of {total}"),
         ("Games", f"{_total(data, 'games'):,}"),
@@ -121,9 +126,10 @@ def _head(data, name, complete):
 
 
 def _total(data, what):
-    """Return how many games or positions the run has stored."""
-    counted = sum(record[f"num_{what}"] for record in data.iterations)  # all there is in records of older versions
-    return _last(data).get(f"{what}_num_stored", counted)
+    """Return how many games or positions the run has stored. Records of older versions only have the number of their
+    own iteration."""
+    summed = sum(record[f"num_{what}"] for record in data.iterations)
+    return _last(data).get(f"num_{what}_stored", summed)
 
 
 def _verdict(data):
@@ -187,15 +193,15 @@ def _charts(data):
         chart.stacked("Time by phase", "iteration", "seconds", x, data.phase_seconds(), loop_marks),
         chart.lines("Idle: time in which ranks wait for others", "iteration", "% of the iteration", idle, loop_marks),
     ]
-    notes = ["A dashed line is where a start began."] * (len(data.starts) > 1)
+    notes = ["A dashed line shows when a start began."] if len(data.starts) > 1 else []
     if any(None in one.y for one in elo):
-        notes.append("Elo is infinite, and is left out, where one side won every game.")
+        notes.append("Where one side won every game, Elo is infinite and has no point.")
     note = f"<p>{' '.join(notes)}</p>" if notes else ""
     return f'<h2>Curves</h2>{note}<div class="charts">{"".join(figures)}</div>'
 
 
 def _ladder(data, marks):
-    """Return the curve of `python -m az_mpi ladder`, "" if it has not been played."""
+    """Return the curve of `python -m az_mpi ladder`, "" if no ladder has been played."""
     rows = data.ladder.get("ratings", [])
     if not rows:
         return ""
@@ -206,7 +212,8 @@ def _ladder(data, marks):
 
 def _no_losses(data):
     """Return why there are no losses to show."""
-    num_steps, every = _last(data).get("step", 0), data.config["report.summary_frequency"]
+    num_steps = _last(data).get("step", 0)
+    every = data.config["report.summary_frequency"]
     if not num_steps:
         return "nothing yet"
     return f"none recorded: {counted(num_steps, 'step')} so far, and report.summary_frequency is {every}"
@@ -220,8 +227,10 @@ def _solver(data, marks):
 
 def _ranks(data):
     rows = data.ranks()
-    rates, by_host = [row["games_per_s"] for row in rows], ""
-    head, body = ["rank", "host", "device", "roles", "games", "positions", "share of games"], []
+    rates = [row["games_per_s"] for row in rows]
+    by_host = ""
+    head = ["rank", "host", "device", "roles", "games", "positions", "share of games"]
+    body = []
     num_games = max(sum(row["num_games"] for row in rows), 1)
     for row in rows:
         body.append(
@@ -251,7 +260,9 @@ def _ranks(data):
 
 def _hosts(rows):
     """Return a table of the hosts, from the rows of `RunData.ranks`."""
-    head, body, sums = ("host", "games/s", "ranks", "slowest rank", "fastest rank", "games"), [], []
+    head = ("host", "games/s", "ranks", "slowest rank", "fastest rank", "games")
+    body = []
+    sums = []
     for host in dict.fromkeys(row["host"] for row in rows):
         own = [row for row in rows if row["host"] == host]
         rates = [row["games_per_s"] for row in own if row["games_per_s"] is not None]
@@ -275,7 +286,7 @@ def _rate(rate):
 
 def _games(data):
     from az_mpi.report import samples
-    from az_mpi.storage.segment import SegmentError  # not at the top: HDF5, NumPy and Numba would slow down --help
+    from az_mpi.storage.segment import SegmentError  # here, since HDF5, NumPy and Numba would slow down --help
 
     try:
         chosen = samples.choose(data.folder, data.config["game"])
@@ -347,12 +358,14 @@ def _last(data):
 def html_table(
     head: Sequence[str], rows: Sequence[Sequence[Any]], marked: Sequence[bool] = (), bars: Sequence[float | None] = ()
 ) -> str:
-    """Return a table; cells are escaped. marked: whether a row stands out. bars: a number or None for each row, drawn
-    behind it."""
-    first = "".join(f"<th>{escape(cell)}</th>" for cell in (*head, *[""] * bool(bars)))
-    body, longest = [], max((bar or 0 for bar in bars), default=0)
+    """Return a table, whose cells are escaped. marked: whether a row stands out, for each row. bars: for each row a
+    number, which is drawn as a bar behind it, or None."""
+    headings = [*head, ""] if bars else head
+    first = "".join(f"<th>{escape(cell)}</th>" for cell in headings)
+    body = []
+    longest = max((bar or 0 for bar in bars), default=0)
     for row, mark, bar in zip_longest(rows, marked, bars):
         drawn = f'<td class="bar"><i style="width:{100 * bar / longest:.1f}%"></i></td>' if bar else ""
         cells = "".join(f"<td>{escape(str(cell))}</td>" for cell in row)
-        body.append("<tr" + ' class="marked"' * bool(mark) + f">{cells}{drawn}</tr>")
+        body.append(f'<tr class="marked">{cells}{drawn}</tr>' if mark else f"<tr>{cells}{drawn}</tr>")
     return f'<div class="wide"><table><thead><tr>{first}</tr></thead><tbody>{"".join(body)}</tbody></table></div>'

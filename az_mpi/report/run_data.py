@@ -1,4 +1,4 @@
-"""The data of a run's report, from the files in its folder. Most of them may be missing while the run is under way."""
+"""The data of a run's report, from the files in its folder. While the run is under way, most of them may be missing."""
 
 from datetime import datetime
 from pathlib import Path
@@ -14,9 +14,11 @@ from az_mpi.telemetry.summary import loss_names
 
 
 class RunData(NamedTuple):
-    """config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; if an iteration
-    was done twice, the newer one. starts: the content of starts/NNN.json, with "number". status, ladder:
-    status.json and ladder.json, or {}.
+    """What the files of a run say.
+
+    config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; if an iteration was
+    done twice, the newer one. starts: the content of each starts/NNN.json, with "number". status, ladder: the content
+    of status.json and of ladder.json; {} if there is no such file.
     """
 
     folder: Path
@@ -37,8 +39,8 @@ class RunData(NamedTuple):
         ]
 
     def matches(self, key: str) -> list[Series]:
-        """Return a line for each opponent over iterations, with its interval; no point where the Elo is infinite. key:
-        "score", "win_rate" or "elo"."""
+        """Return a line over iterations for each opponent, with its interval. It has no points where Elo is infinite.
+        key: "score", "win_rate" or "elo"."""
         found = []
         for opponent in dict.fromkeys(name for record in self.evaluations for name in record["matches"]):
             played = [(r["iteration"], r["matches"][opponent]) for r in self.evaluations if opponent in r["matches"]]
@@ -47,7 +49,7 @@ class RunData(NamedTuple):
         return found
 
     def solver(self) -> list[Series]:
-        """Return the shares of moves that keep the exact value, over iterations; [] if nothing was solved."""
+        """Return the shares of moves that keep the exact value, over iterations; [] if no evaluation had a solver."""
         solved = [record for record in self.evaluations if record.get("solver")]
         names = {
             "overall": "all positions",
@@ -67,7 +69,7 @@ class RunData(NamedTuple):
         return list(dict.fromkeys(name[:-7] for name in timed if name.endswith("_idle_s")))
 
     def phase_seconds(self) -> dict[str, list[float]]:
-        """Return {phase: seconds in each iteration}. An evaluation belongs to the iteration before it."""
+        """Return {phase: seconds in each iteration}. An evaluation counts to the iteration before it."""
         evaluated = {record["iteration"]: record for record in self.evaluations}
         rows = [
             record | {k: v for k, v in evaluated.get(record["iteration"], {}).items() if k.startswith("evaluate_")}
@@ -76,7 +78,7 @@ class RunData(NamedTuple):
         return {name: [row.get(f"{name}_s", 0.0) for row in rows] for name in self.phases()}
 
     def idle_shares(self, kind: str) -> list[float]:
-        """Return the share of each iteration's time that ranks waited. kind: "idle" (mean of ranks), "idle_max"."""
+        """Return the share of each iteration's time that ranks waited. kind: "idle" (mean of ranks) or "idle_max"."""
         return [
             sum(record.get(f"{name}_{kind}_s", 0.0) for name in self.phases())
             / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9)
@@ -84,7 +86,8 @@ class RunData(NamedTuple):
         ]
 
     def marks(self, records: list[dict[str, Any]], key: str) -> list[tuple[float, str]]:
-        """Return (place, text) for every start but the first. place: between the records before and after it."""
+        """Return (place, text) for every start but the first. The place is between those of the records before and
+        after it. key: of a record's place."""
         found = []
         for start in self.starts[1:]:
             began = datetime.strptime(start["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
@@ -94,7 +97,8 @@ class RunData(NamedTuple):
 
     def ranks(self) -> list[dict[str, Any]]:
         """Return a dict for each rank of the newest start: rank, host, device, roles, num_games, num_positions and
-        games_per_s: its games per second of playing; None if it did not play, or if an old run does not tell."""
+        games_per_s, the games per second of playing. That is None if the rank did not play, and in runs of versions
+        that did not record it."""
         hosts = self.starts[-1]["hosts"]
         began = datetime.strptime(self.starts[-1]["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
         records = [r for r in self.iterations if r["time"] >= began and len(r["games_by_rank"]) == len(hosts)]
@@ -112,7 +116,7 @@ class RunData(NamedTuple):
 
 
 def load(folder: str | Path) -> RunData:
-    """Return the RunData of a run's folder. Raises Refusal where there is no run."""
+    """Return the RunData of a run's folder. Raises Refusal if the folder holds no run."""
     folder = Path(folder)
     starts = [
         _read(path, run_folder.description) | {"number": int(path.stem)} for path in _read(folder, run_folder.starts)
@@ -146,7 +150,7 @@ def _object(path):
 
 
 def _read(path, read):
-    """Return read(path). Raises Refusal."""
+    """Return read(path). Raises Refusal in place of OSError and ValueError."""
     try:
         return read(path)
     except (OSError, ValueError) as error:

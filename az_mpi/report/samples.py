@@ -1,4 +1,4 @@
-"""A few games of a run for its report, from its first and its newest segment."""
+"""Sample games of a run for its report, from its first and its newest segment."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -7,28 +7,29 @@ import numpy as np
 
 from az_mpi import games
 from az_mpi.core.printing import counted
-from az_mpi.games.base import Board
+from az_mpi.games.base import Board, board_after
 from az_mpi.storage import segment
 
-POSITIONS_MAX = 6  # drawn of each game
+POSITIONS_MAX = 6  # of each game that are drawn
 
 
 class Position(NamedTuple):
-    """A position of a game. ply: the number of moves before it, those before the game began too. to_play: 0 or 1.
-    value: of the search, for the player who began, in [-1, 1]; None at the end of the game. board: None for a game
-    without boards. filled: the cells of the last move. text: the drawing by `show`."""
+    """A position of a game.
+
+    ply: the number of moves from the initial position to it. to_play: 0 or 1. value: of the search, for the player who
+    began, in [-1, 1]; None at the end of the game. board: None for a game without boards. text: what `Game.show` draws.
+    """
 
     ply: int
     to_play: int
     value: float | None
     board: Board | None
-    filled: list[tuple[int, int]]
     text: str
 
 
 class Sample(NamedTuple):
-    """A game: its description, its moves in the game's notation, the positions before each move and at the end, and
-    the indices of the positions to draw."""
+    """A game. title: its description. moves: in the game's notation. positions: before each move, and at the end.
+    shown: the indices of the positions to draw."""
 
     title: str
     moves: list[str]
@@ -36,13 +37,14 @@ class Sample(NamedTuple):
     shown: list[int]
 
     def numbers(self) -> dict[tuple[int, int], int]:
-        """Return {(row, column): number, from 1, of the last move that filled this cell}."""
-        return {cell: position.ply for position in self.positions for cell in position.filled}
+        """Return {(row, column): number of the last move that put a piece on this cell}. Moves count from 1."""
+        drawn = [position for position in self.positions if position.board]
+        return {cell: position.ply for position in drawn for cell in position.board.last}
 
 
 def choose(folder: Path, game_name: str) -> list[Sample]:
     """Return samples of a run: the game of median length of the first segment, and the shortest, the median and the
-    longest game of the newest. Raises segment.SegmentError for a damaged file."""
+    longest game of the newest segment. Raises segment.SegmentError for a damaged file."""
     game = games.make(game_name)
     paths = [path for _, path in segment.paths(Path(folder) / "games")]
     records = [(path, segment.read(path, game)) for path in dict.fromkeys([*paths[:1], *paths[-1:]])]
@@ -64,16 +66,14 @@ def _sample(game, record, index, what):
     rows = record.positions[record.positions["game"] == row["id"]]
     states = np.concatenate([rows["state"], game.play(rows["state"][-1:], rows["action"][-1:])])
     players = game.to_play(states)
-    positions, before = [], None
+    positions = []
     begun = int(rows["ply"][0])
     for index, state in enumerate(states):
         value = None
         if index < len(rows):
             value = float(rows["root_value"][index]) * (1 if players[index] == 0 else -1)
-        board = game.board(state)
-        filled = board.filled_since(before) if board and before else []
-        positions.append(Position(begun + index, int(players[index]), value, board, filled, game.show(state)))
-        before = board
+        board = board_after(game, states[index - 1] if index else None, state)
+        positions.append(Position(begun + index, int(players[index]), value, board, game.show(state)))
     shown = np.unique(np.linspace(0, len(rows), min(POSITIONS_MAX + 1, len(rows) + 1)).round().astype(int))[1:]
     result = {1.0: "the first player won", -1.0: "the second player won", 0.0: "drawn"}.get(
         float(row["outcome"]), f"outcome {row['outcome']:+.2f} for the first player"

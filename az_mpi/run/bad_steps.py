@@ -123,7 +123,7 @@ def _last_good(run):
 
 def _failure(run, text):
     return (
-        f"training cannot go on: {text}\n"
+        f"training cannot continue: {text}\n"
         f"  the batches are in {run.setup.folder / FOLDER}; start again with a lower --learning_rate, or with\n"
         "  --mixed_precision false"
     )

@@ -20,8 +20,8 @@ from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.run import weights
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
-from az_mpi.telemetry.console import ProgressBar
 from az_mpi.telemetry.metrics import Timers
+from az_mpi.telemetry.progress_bar import ProgressBar
 from az_mpi.telemetry.summary import evaluation_lines
 
 
@@ -81,14 +81,14 @@ def measure(
         ours,
         best,
         run.progress.iteration,
-        lambda *what: _Watch(run, answer, *what),
+        lambda *what: _Shown(run, answer, *what),
     )
     for line in evaluation_lines(result):
         run.report.say(line)
     return result
 
 
-class _Watch:
+class _Shown(evaluation.Shown):
     """Follows a match, or work with the solver: shows a progress bar, and answers requests of signals."""
 
     def __init__(self, run: Run, answer: Callable[[Total], object], name: str, unit: str):
@@ -110,15 +110,10 @@ class _Watch:
 def load_best(run: Run, before: int) -> NetworkEvaluator | None:
     """Return an evaluator of the best network before an iteration, or None if there is none."""
     world, playing, network = run.world, run.playing, run.training.network
-    tensors = None
-
-    def look():
-        nonlocal tensors
-        folder = run.setup.folder / "best"
-        tensors = run.files.read(folder, functools.partial(_newest_best, folder, before, network, run.report.logger))
-        return tensors is not None
-
-    if not world.from_root(look):
+    folder = run.setup.folder / "best"
+    look = functools.partial(_newest_best, folder, before, network, run.report.logger)
+    tensors = world.on_root(lambda: run.files.read(folder, look))
+    if not world.share(tensors is not None):
         return None
     network = deepcopy(network)
     network.load_state_dict(weights.grown(run, checkpoint.broadcast(world, tensors)))
@@ -150,8 +145,8 @@ def _newest_best(folder, before, network, logger):
 
 
 def _stem_hash(run):
-    """Return what tells the present network from others. A tower that has grown since computes the same: no part of
-    it counts."""
+    """Return a hash by which the present network is known. It leaves the tower out: one that has grown since then
+    computes the same."""
     return resnet.weights_hash(run.training.network.stem)
 
 

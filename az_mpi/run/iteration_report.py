@@ -1,49 +1,17 @@
 """What an iteration did: a record in metrics.jsonl and a line in the log."""
 
-from typing import Any
-
-from az_mpi.mpi import host_memory
+from az_mpi.core.processes import peak_bytes
 from az_mpi.run.state import Run
 from az_mpi.telemetry.summary import iteration_line, losses_text
 
 
 def report(run: Run, num_steps: int) -> None:
     """Write the metrics and the log line of the iteration that has just ended. Collective."""
-    learner, counters = run.training.learner, run.report.counters.take(run.world)
-    mine = [
-        *run.playing.evaluate.take_counts(),
-        host_memory.peak_bytes(),
-        learner.iteration_losses() if learner else {},
-    ]
-    asked, evaluated, peak, losses = zip(*run.world.collect(mine))
-    num_games = int(counters["num_games"].sum())
-    values: dict[str, Any] = {"iteration": run.progress.iteration, "num_games": num_games}
-    values |= {"num_positions": int(counters["num_positions"].sum())}
-    # Of the whole run: the counts above lack what an earlier start played.
-    values |= {"num_games_stored": run.progress.num_games, "num_positions_stored": run.progress.num_positions}
-    values |= {"num_games_asked": run.setup.config.selfplay.num_games}
-    values |= {"num_steps": num_steps} | {name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]}
-    if num_games:  # not in an iteration that was resumed in its training
-        values |= {
-            "mean_length": counters["num_positions"].sum() / num_games,
-            "num_truncated": int(counters["num_truncated"].sum()),
-            "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / num_games,
-            "mean_staleness": counters["staleness"].sum() / num_games,
-        }
-    if tested := counters["num_resign_tests"].sum():
-        values |= {"num_resign_tests": int(tested), "false_resign_rate": counters["num_false_resigns"].sum() / tested}
+    counters = run.report.counters.take(run.world)
+    values = _values(run, counters, num_steps)
     if values.get("num_truncated") and run.playing.player.max_plies == run.setup.game.max_plies:
         _say_once_that_games_are_cut(run, values["num_truncated"])
     run.report.status.staleness = values.get("mean_staleness")
-    values |= (spent := run.report.timers.take())
-    values |= _rates(run, counters, spent, num_games, sum(asked), sum(evaluated))
-    values |= {"num_bad_steps": int(counters["num_bad_steps"][0]), "num_rollbacks": run.progress.rollbacks}
-    values |= {"num_exchanges": int(counters["num_exchanges"][0])}
-    values |= {f"{name}_bytes": int(counters[f"{name}_bytes"].sum()) for name in ("exchange", "broadcast")}
-    values |= run.playing.engine.figures  # root's
-    values |= {"peak_resident_bytes": int(max(peak))}  # of the largest rank since it started
-    values |= {f"{name}_by_rank": counters[f"num_{name}"].astype(int).tolist() for name in ("games", "positions")}
-    values["playing_s_by_rank"] = counters["playing_s"].round(4).tolist()
     if not run.files.writes_no_more:  # else the iteration is not on disk, and will be done again
         run.report.metrics.write("iteration", run.progress.step, values)
     if run.world.is_root:
@@ -51,6 +19,59 @@ def report(run: Run, num_steps: int) -> None:
         run.report.logger.info(iteration_line(values))
     else:
         run.report.logger.info(_line_of_rank(run.world.rank, values, counters))
+
+
+def _values(run, counters, num_steps):
+    """Return what an iteration reports, by name. Collective. counters: {count: float64 [ranks]}."""
+    learner = run.training.learner
+    mine = (*run.playing.evaluate.take_counts(), peak_bytes(), learner.iteration_losses() if learner else {})
+    asked, evaluated, peaks, losses = zip(*run.world.collect(mine))
+    spent = run.report.timers.take()
+
+    def total(name):
+        return int(counters[name].sum())
+
+    return {
+        "iteration": run.progress.iteration,
+        "num_games": total("num_games"),
+        "num_positions": total("num_positions"),
+        # Of the whole run: the counts above lack what an earlier start played.
+        "num_games_stored": run.progress.num_games,
+        "num_positions_stored": run.progress.num_positions,
+        "num_games_asked": run.setup.config.selfplay.num_games,
+        "num_steps": num_steps,
+        **{name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]},
+        **_means_of_games(counters),
+        **spent,
+        **_rates(counters, run.training.num_trainers, spent, sum(asked), sum(evaluated)),
+        "num_bad_steps": int(counters["num_bad_steps"][0]),  # on root, as on every rank that trains
+        "num_rollbacks": run.progress.rollbacks,
+        "num_exchanges": int(counters["num_exchanges"][0]),
+        "exchange_bytes": total("exchange_bytes"),
+        "broadcast_bytes": total("broadcast_bytes"),
+        **run.playing.engine.figures,  # root's
+        "peak_resident_bytes": int(max(peaks)),  # of the largest rank since it started
+        "games_by_rank": counters["num_games"].astype(int).tolist(),
+        "positions_by_rank": counters["num_positions"].astype(int).tolist(),
+        "playing_s_by_rank": counters["playing_s"].round(4).tolist(),
+    }
+
+
+def _means_of_games(counters):
+    """Return what the exchanged games were like; {} in an iteration that was resumed in its training."""
+    values = {}
+    num_games = counters["num_games"].sum()
+    if num_games:
+        values = {
+            "mean_length": counters["num_positions"].sum() / num_games,
+            "num_truncated": int(counters["num_truncated"].sum()),
+            "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / num_games,
+            "mean_staleness": counters["staleness"].sum() / num_games,
+        }
+    if tested := counters["num_resign_tests"].sum():
+        values["num_resign_tests"] = int(tested)
+        values["false_resign_rate"] = counters["num_false_resigns"].sum() / tested
+    return values
 
 
 def _say_once_that_games_are_cut(run, num):
@@ -66,16 +87,20 @@ def _say_once_that_games_are_cut(run, num):
     report.said_cut = True
 
 
-def _rates(run, counters, spent, num_games, num_asked, num_evaluated):
-    """Return the rates of the iteration. spent: {phase_s: seconds}; counters: {count: float64 [ranks]}."""
+def _rates(counters, num_trainers, spent, num_asked, num_evaluated):
+    """Return the rates of the iteration.
+
+    counters: {count: float64 [ranks]}. num_trainers: the first ranks train. spent: {phase_s: seconds}. num_asked: the
+    positions whose evaluation the searches asked for, of which the network evaluated num_evaluated."""
     play_s, train_s = spent.get("play_s", 0.0), spent["train_s"]
     whole_s = sum(value for name, value in spent.items() if "_idle_" not in name)
     values = {"overhead_share": 1 - (play_s + train_s) / whole_s}
     # Simulations of the ranks that do not train: while the others train, and in the self-play phase.
-    meanwhile, alone = counters["num_meanwhile"].sum(), counters["num_played"][run.training.num_trainers :].sum()
+    meanwhile, alone = counters["num_meanwhile"].sum(), counters["num_played"][num_trainers:].sum()
     searching_s = play_s + (train_s if meanwhile else 0.0)
     if play_s:  # not in an iteration that was resumed in its training
-        values |= {"games_per_s": num_games / searching_s, "simulations_per_s": counters["num_played"].sum() / play_s}
+        values["games_per_s"] = counters["num_games"].sum() / searching_s
+        values["simulations_per_s"] = counters["num_played"].sum() / play_s
     if meanwhile:
         values["meanwhile_simulations_per_s"] = meanwhile / train_s
     if meanwhile and alone:
@@ -88,6 +113,7 @@ def _rates(run, counters, spent, num_games, num_asked, num_evaluated):
 
 
 def _line_of_rank(rank, values, counters):
+    """Return the line for the log of a rank that is not root."""
     games, positions, played, meanwhile = (
         counters[f"num_{name}"][rank] for name in ("games", "positions", "played", "meanwhile")
     )

@@ -3,7 +3,7 @@ one optimiser step.
 
 Where one rank trains and the others play, no other rank has its newest weights and AdamW moments. So a second rank,
 the partner, receives a copy of them after each step (diskless checkpointing: Plank, Li and Puening 1998). A thread on
-each side transfers it while the next step is computed and games go on. The weights do not change before the copy has
+each side transfers it while the next step is computed and games continue. The weights do not change before the copy has
 arrived. If a transfer breaks off, the partner still has the copy before it.
 """
 

@@ -1,5 +1,5 @@
 """Recovery from the loss of ranks. The survivors agree on which ranks are left and on the newest state that one of them
-has, write finished games that are missing on disk, and go on. Every function here is collective over the survivors.
+has, write finished games that are missing on disk, and continue. Every function here is collective over the survivors.
 """
 
 import dataclasses
@@ -16,6 +16,7 @@ from az_mpi.core.signals import Stopped
 from az_mpi.mpi import placement
 from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.peers import PeerLost
+from az_mpi.mpi.world import World
 from az_mpi.network import resnet
 from az_mpi.run import archive, exchange, resume, weights
 from az_mpi.run.setup import make_backend, make_report, say_ranks
@@ -28,36 +29,85 @@ from az_mpi.telemetry.metrics import Metrics
 
 
 def recover(run: Run) -> None:
-    """Rebuild `run` for the ranks that are left, after PeerLost was raised. Raises Stopped if they cannot go on."""
-    begun, before = time.monotonic(), run.world.size
-    rebuilt: list[Run] = []
-    rescued: list[Checkpoint | None] = []
+    """Rebuild `run` for the ranks that are left, after PeerLost was raised. Raises Stopped if they cannot continue."""
+    begun = time.monotonic()
+    before = run.world.size
     run.world.revoke()  # first: a rank whose sums broke off asks MPI whether the reason is a loss
     run.report.monitor.settle()
     _close(run)
-
-    def rebuild(world):
-        while rebuilt:  # one more rank died before all agreed that the rebuilding succeeded
-            _close(rebuilt.pop())
-        rescued[:] = [_rescue(run, world, *rescued)]
-        rebuilt.append(_rebuild(run, world, *rescued))
-        return rebuilt[-1]
-
     try:
-        new = run.world.recover(rebuild)
+        run.adopt(run.world.recover(Recovery(run).try_with))
     except Refusal as error:
         if is_on_every_rank(error):
             raise Stopped from error
         raise
-    run.world, run.start, run.training, run.control = new.world, new.start, new.training, new.control
-    run.report, run.progress, run.before_play = new.report, new.progress, new.before_play
     run.report.say(
-        "going on after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
+        "continuing after the loss of %d of %d ranks, %.1f s after it was noticed: %s",
         before - run.world.size,
         before,
         time.monotonic() - begun,
         run.how_far(),
     )
+
+
+class Recovery:
+    """One recovery of the run `old`. A try that loses one more rank is followed by another, with the ranks that are
+    left. Tries change `old` only in what it shares with the run that replaces it: the files and the self-play."""
+
+    def __init__(self, old: Run):
+        self.old = old
+        self.rescued: Checkpoint | None = None  # the newest state that a survivor had, once they have shared it
+        self.new: Run | None = None  # made by the newest try, if that has succeeded on this rank
+
+    def try_with(self, world: World) -> Run:
+        """Return a run over `world`, the survivors. Collective over them. Raises PeerLost; Refusal or Stopped, on every
+        rank, if they cannot continue."""
+        if self.new:  # one more rank died before all agreed that the try had succeeded
+            _close(self.new)
+            self.new = None
+        self.rescued = _rescue(self.old, world, self.rescued)
+        world, num_trainers, backend = self._prepare(world)
+        new = _over(self.old, world)
+        try:
+            self._rebuild(new, num_trainers, backend)
+        except BaseException as error:
+            if isinstance(error, PeerLost):
+                new.report.monitor.settle()
+            _close(new)
+            raise
+        self.new = new
+        return new
+
+    def _prepare(self, world):
+        """Return (the world with the trainers first, their number, this rank's backend), and let the new root write.
+        Raises Refusal, on every rank, once what the survivors have is stored."""
+        run, setup = self.old, self.old.setup
+        try:
+            world, num_trainers = placement.place(setup.config, world, setup.device)
+            backend = make_backend(setup.config, world, setup.device, num_trainers)
+            _take_over(run, world)
+            if self.rescued is None:
+                _look_for_checkpoints(run, world)
+        except Refusal as error:  # such as: train.ranks is "gpu", and no rank with a GPU is left
+            _leave(run, world, self.rescued, error)
+            raise
+        return world, num_trainers, backend
+
+    def _rebuild(self, new, num_trainers, backend):
+        """Bring `new` to the state that was rescued, and store finished games that are missing on disk."""
+        setup = new.setup
+        _keep_games(new)
+        # Not the old network: its parameters have hooks that begin reductions over lost ranks.
+        network = resnet.build(setup.game, setup.config.network, setup.config.seed)
+        new.training = Training.make(setup, new.world, backend, num_trainers, network)
+        _restate(new, self.rescued)
+        _store_what_is_missing(new)
+        _recount(new)
+        new.mark()
+        exchange.refill(new)
+        weights.broadcast_weights(new)
+        archive.renew(new)
+        say_ranks(new)
 
 
 def _close(run):
@@ -66,61 +116,24 @@ def _close(run):
     run.training.close()
 
 
-def _rebuild(run, world, rescued):
-    """Return a `Run` over `world`, the survivors. It can be called again with fewer of them: it changes `run` only in
-    what the two runs share, the files and the self-play.
-
-    rescued: the newest state that a survivor had, a `Checkpoint`, or None."""
-    setup = run.setup
-    try:
-        world, num_trainers = placement.place(setup.config, world, setup.device)
-        backend = make_backend(setup.config, world, setup.device, num_trainers)
-        _take_over(run, world)
-        if rescued is None:
-            _look_for_checkpoints(run, world)
-    except Refusal as error:  # such as: train.ranks is "gpu", and no rank with a GPU is left
-        _leave(run, world, rescued, error)
-        raise
+def _over(run, world):
+    """Return `run` over another world, as a new start of it, with a new report and a new `Progress`. Collective."""
     start = world.from_root(lambda: _note_start(run, world))
-    new = _over(run, world, start)
-    try:
-        new.control = ControlChannel(world, run.control.requests)
-        _keep_games(new)
-        # Not the old network: its parameters have hooks that begin reductions over lost ranks.
-        network = resnet.build(setup.game, setup.config.network, setup.config.seed)
-        new.training = Training.make(setup, world, backend, num_trainers, network)
-        _restate(new, rescued)
-        _store_what_is_missing(new)
-        _recount(new)
-        new.mark()
-        exchange.refill(new)
-        weights.broadcast_weights(new)
-        archive.renew(new)
-        say_ranks(new)
-    except BaseException as error:
-        if isinstance(error, PeerLost):
-            new.report.monitor.settle()
-        _close(new)
-        raise
-    return new
-
-
-def _over(run, world, start):
-    """Return `run` over another world, with a new report and a new `Progress`. Collective."""
     logger, metrics = console.start(world.is_root, run.setup.log_name, run.setup.folder), run.report.metrics
     if world.is_root and metrics.dropped:
         metrics = run.report.metrics = Metrics(run.setup.folder, start, run.setup.config.report, shown=True)
     report = make_report(run.setup, world, start, logger, metrics, run.files.writer)
-    return dataclasses.replace(run, world=world, start=start, report=report, progress=Progress())
+    control = ControlChannel(world, run.control.requests)
+    return dataclasses.replace(run, world=world, start=start, control=control, report=report, progress=Progress())
 
 
 def _leave(run, world, rescued, error):
-    """Store what the survivors have, since they cannot go on, and log why."""
+    """Store what the survivors have, since they cannot continue, and log why."""
     _take_over(run, world)
     logger = console.start(world.is_root, run.setup.log_name, run.setup.folder)
     report = dataclasses.replace(run.report, world=world, logger=logger)
     last = dataclasses.replace(run, world=world, report=report)
-    report.say("stopped after a loss: the ranks that are left cannot go on: %s", error)
+    report.say("stopped after a loss: the ranks that are left cannot continue: %s", error)
     exchange.store_all(last)
     _store_what_is_missing(last)
     if rescued is not None:
@@ -170,7 +183,7 @@ def _note_start(run, world):
 
 
 def _keep_games(new):
-    """Let games under way go on; new games get ids of the new start. Deterministic ones are dealt again."""
+    """Let games under way continue; new games get ids of the new start. Deterministic ones are dealt again."""
     player = new.playing.player
     player.pause()  # the engine may still be evaluating leaves with the old weights
     player.rank, player.begun = new.world.rank, {}
@@ -178,11 +191,11 @@ def _keep_games(new):
         player.live[:], player.finished = False, []
 
 
-def _rescue(run, world, rescued=None):
+def _rescue(run, world, rescued):
     """Share the newest state that a survivor has, a `Checkpoint`, before that rank dies too; return it on all of them.
     None if neither a rank that trained nor the partner of the only trainer is left.
 
-    rescued: the state that the survivors of an earlier start have shared already."""
+    rescued: the state that the survivors of an earlier try have shared already, or None."""
     key, state = None, None  # the rank with the largest key has the newest state
     if rescued is not None:
         key, state = [2], rescued

@@ -16,22 +16,9 @@ def restore(run: Run, set_aside: bool) -> bool:
     set_aside: see `checkpoint.load_newest`. Raises Refusal if the checkpoint is of another network, or if a run that is
     only looked at cannot be read; Stopped if the writer has given up reading.
     """
-    newest = None
-
-    def look():
-        nonlocal newest
-        folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
-        found = run.files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
-        newest, lines = found or (None, [])
-        if newest and run.setup.config.train.hours:
-            # A stop in self-play writes no checkpoint if there is one of this iteration, but the hours count.
-            newest.progress.hours = checkpoint.hours_told(folder, newest.progress)
-        for line in lines:
-            run.report.warn(line)
-        return [newest is not None, found is not None]
-
-    there, looked = run.world.from_root(look)
-    if not looked:  # the writer has logged why. A run must not start again because its checkpoints cannot be read now.
+    newest, was_read = run.world.on_root(lambda: _read_newest(run, set_aside)) or (None, False)
+    there, was_read = run.world.share([newest is not None, was_read])
+    if not was_read:  # the writer has logged why. A run must not start again since its checkpoints cannot be read now.
         run.report.status.end("stopped")
         run.world.settle()
         raise Stopped
@@ -46,8 +33,23 @@ def restore(run: Run, set_aside: bool) -> bool:
     return True
 
 
+def _read_newest(run, set_aside):
+    """Return (the newest whole `Checkpoint` or None, whether the folder could be read). Not collective."""
+    folder, ours = run.files.folder / "checkpoints", run.training.network.state_dict()
+    found = run.files.read(folder, lambda: checkpoint.load_newest(folder, set_aside, ours))
+    if found is None:
+        return None, False
+    newest, lines = found
+    if newest and run.setup.config.train.hours:
+        # A stop in self-play writes no checkpoint if there is one of this iteration, but the hours count.
+        newest.progress.hours = checkpoint.hours_told(folder, newest.progress)
+    for line in lines:
+        run.report.warn(line)
+    return newest, True
+
+
 def take_over(run: Run, state: Checkpoint) -> None:
-    """Go on from a state that every rank has. Collective over the trainers."""
+    """Continue from a state that every rank has. Collective over the trainers."""
     training, run.progress = run.training, state.progress.copy()
     training.network.load_state_dict(weights.grown(run, state.model))
     if training.learner:
@@ -107,10 +109,11 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
 
 
 def leave(run: Run, failure: str | None = None) -> NoReturn:
-    """Store everything that is finished and raise Stopped, or TrainingFailed if the same command could not go on.
+    """Store everything that is finished and raise Stopped, or TrainingFailed if the same command could not continue.
     Collective.
 
-    failure: why training cannot go on. Then no checkpoint is saved: the state after the newest one cannot be trusted.
+    failure: why training cannot continue. Then no checkpoint is saved, since the state after the newest one cannot be
+    trusted.
     """
     exchange.store_all(run)
     writer = run.files.writer
@@ -128,7 +131,7 @@ def leave(run: Run, failure: str | None = None) -> NoReturn:
         )
     elif failure is None:
         why = ": max_hours is nearly over" if run.control.requests.time_is_up() else ""
-        run.report.say("stopped after %s%s; start the same command again to go on", run.how_far(), why)
+        run.report.say("stopped after %s%s; start the same command again to continue", run.how_far(), why)
     if failure and run.world.is_root:
         run.report.logger.error(failure)
     resumable = run.world.share(failure is None and (writer is None or writer.resumable))

@@ -30,11 +30,18 @@ class RunFiles:
     def open_writer(self, requests: Requests) -> Writer:
         """Start the writer. requests: where it asks for a stop when it gives up."""
         self.writer = Writer(self.folder / "games", self.folder / "games.h5", self.game, requests, self._give_up_s)
+        if self.lock:
+            self.hold(self.lock)
         return self.writer
 
     def hold(self, lock: locks.Lock) -> None:
         """Write only as long as this job has the lock."""
         self.lock, self.writer.may_appear = lock, lock.check
+
+    def release(self) -> None:
+        """Release the lock, if this rank has it."""
+        if self.lock:
+            self.lock.release()
 
     def read(self, path: Path, look: Callable[[], Any]) -> Any:
         """Return `look()`, which reads `path`; the writer calls it again while the file system is unavailable, and None

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from logging import Logger
 from pathlib import Path
+from typing import NamedTuple
 
 import numba
 import torch
@@ -23,6 +24,7 @@ from az_mpi.mpi.control_channel import ControlChannel
 from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
+from az_mpi.network.engines.engine import Engine
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
 from az_mpi.selfplay.player import Player
@@ -40,30 +42,35 @@ def assemble(
     config: Config,
     world: World,
     folder: Path,
-    prepare: Callable[[Setup, torch.nn.Module], int] | None = None,
+    prepare: Callable[[Setup, torch.nn.Module, RunFiles], int] | None = None,
     num_trainers: int = 0,
     requests: Requests | None = None,
 ) -> Run:
     """Return this rank's `Run`, with new weights; print the start-up table. Collective.
 
-    prepare(setup, network): makes `folder` ready and returns the number of this start; root calls it once nothing else
-    can be refused. None for a run that is only looked at: it trains and writes nothing, and logs nothing to standard
-    output. num_trainers: the first ranks of the world train. requests: of signals.
+    prepare(setup, network, files): makes `folder` ready, gives `files` the lock on it, and returns the number of this
+    start; root calls it once nothing else can be refused. None for a run that is only looked at: it trains and writes
+    nothing, and logs nothing to standard output. num_trainers: the first ranks of the world train. requests: of
+    signals.
     """
     requests = requests or Requests()
     setup, network, playing = prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, num_trainers)
-    start = prepare and world.from_root(lambda: prepare(setup, network))
-    logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
     files = RunFiles(folder, setup.game, config.storage.give_up_s)
     writes = world.is_root and prepare is not None
-    if writes:
-        files.open_writer(requests)
-    metrics = Metrics(folder, start, config.report, shown=writes)
-    report = make_report(setup, world, start, logger, metrics, files.writer)
-    training = Training.make(setup, world, backend, num_trainers, network)
-    run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report)
-    _say_start(run)
+    try:
+        start = world.from_root(lambda: prepare(setup, network, files)) if prepare else None
+        if writes:
+            files.open_writer(requests)
+        logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
+        metrics = Metrics(folder, start, config.report, shown=writes)
+        report = make_report(setup, world, start, logger, metrics, files.writer)
+        training = Training.make(setup, world, backend, num_trainers, network)
+        run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report)
+        _say_start(run)
+    except BaseException:
+        files.release()
+        raise
     return run
 
 
@@ -71,60 +78,76 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
     """Return (the `Setup`, a new network, this rank's `Playing` with it). Raises Refusal on every rank if one of them
     lacks what the configuration names. Collective."""
     on_all = functools.partial(agreement.everywhere, world)
-    # The device, and what the configuration names.
     num_cores, device = world.cores(), placement.choose_device(world)
     _use_cores(num_cores, config.selfplay.deterministic)
     on_all(lambda: placement.open_device(device))
     agreement.same_plugins(world, configuration.plugins(config))
     on_all(lambda: optimizer.check(config.train))
-    # The game, the network, and the engine that evaluates it.
     game = on_all(lambda: games.make(config.game))
     network = on_all(lambda: resnet.build(game, config.network, config.seed))
-    make_engine = functools.partial(
-        engines.make,
-        config.network.engine,
-        game=game,
-        device=device,
-        threads=num_cores,
-        precision=config.network.precision,
-    )
-    engine, choice = _choose_engine(config, world, device, functools.partial(make_engine, network))
-    make_engine = functools.partial(make_engine, precision=engine.precision or config.network.precision)
-    offered = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
-    evaluate = on_all(lambda: EVALUATORS.make(config.selfplay.evaluator, **offered))
-    _share_cache(config, world, evaluate)
-    if evaluate.describe:  # self-play uses this evaluator instead of the network
-        choice = f"{evaluate.describe} (as configured)"
+    chosen = _choose_engine(config, world, game, network, device, num_cores)
+    evaluate = _make_evaluator(config, world, game, chosen.engine)
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
-    # What plays.
-    num_groups = 2 if evaluate.in_background else 1
-    player = on_all(lambda: _make_player(config, game, evaluate, world, num_cores, num_groups))
-    if not evaluate.describe:  # this is for the network
-        engine.prepare(player.batch_max)
-    playing = Playing(player, engine, evaluate)
+    player = on_all(lambda: _make_player(config, world, game, evaluate, num_cores))
+    if not evaluate.describe:  # otherwise self-play uses this evaluator instead of the network
+        chosen.engine.prepare(player.batch_max)
+    playing = Playing(player, chosen.engine, evaluate)
     playing.weights_used.append((0, resnet.weights_hash(network)))
     on_all(lambda: evaluation.check_opponents(config, game))  # not after hours of play; it may start programs
-    log_name = f"rank-{world.rank:03d}"
-    return Setup(config, folder, game, device, num_cores, make_engine, choice, callbacks, log_name), network, playing
+    setup = Setup(
+        config=config,
+        folder=folder,
+        game=game,
+        device=device,
+        cores=num_cores,
+        make_engine=chosen.make,
+        engine_choice=f"{evaluate.describe} (as configured)" if evaluate.describe else chosen.words,
+        callbacks=callbacks,
+        log_name=f"rank-{world.rank:03d}",
+    )
+    return setup, network, playing
 
 
-def _choose_engine(config, world, device, make):
-    """Return (this rank's engine, the choice and its reason in words). Ranks of a host with devices of one kind have
-    one precision, that of the first of them: their own timings may differ, and they share evaluations. Collective."""
-    engine, choice = agreement.everywhere(world, functools.partial(make, timed=not config.selfplay.deterministic))
+class ChosenEngine(NamedTuple):
+    """The engine of this rank, and how others like it are made."""
+
+    engine: Engine
+    words: str  # the choice and its reason
+    make: Callable[[torch.nn.Module], tuple[Engine, str]]  # see `Setup.make_engine`
+
+
+def _choose_engine(config, world, game, network, device, num_cores):
+    """Return the `ChosenEngine` that `network.engine` names, or the fastest. Ranks of a host with devices of one kind
+    have one precision, that of the first of them: their own timings may differ, and they share evaluations.
+    Collective."""
+    make = functools.partial(engines.make, config.network.engine, game=game, device=device, threads=num_cores)
+    configured = config.network.precision
+    timed = not config.selfplay.deterministic
+    engine, words = agreement.everywhere(world, lambda: make(network=network, precision=configured, timed=timed))
     kind = [world.host, torch.device(device).type]
     _, precision = next(row for row in world.collect([kind, engine.precision]) if row[0] == kind)
 
     def adopt():
         if engine.precision == precision:
-            return engine, choice
-        other, _ = make(precision=precision)
+            return engine, words
+        other, _ = make(network=network, precision=precision)
         return other, f"{other.describe} (as the first rank here)"
 
-    return agreement.everywhere(world, adopt)
+    engine, words = agreement.everywhere(world, adopt)
+    return ChosenEngine(engine, words, functools.partial(make, precision=engine.precision or configured))
 
 
-def _make_player(config, game, evaluate, world, num_cores, num_groups):
+def _make_evaluator(config, world, game, engine):
+    """Return what the search of this rank calls. Collective."""
+    given = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
+    evaluate = agreement.everywhere(world, lambda: EVALUATORS.make(config.selfplay.evaluator, **given))
+    _share_cache(config, world, evaluate)
+    return evaluate
+
+
+def _make_player(config, world, game, evaluate, num_cores):
+    """Return the player of this rank's self-play. Raises NotHere if there is too little memory for its trees."""
+    num_groups = 2 if evaluate.in_background else 1
     try:
         return Player(config, game, evaluate, world.rank, num_cores, num_groups, world.size)
     except MemoryError as error:

@@ -55,7 +55,7 @@ class Setup:
 
 @dataclass
 class Playing:
-    """This rank's self-play. It goes on when other ranks are lost."""
+    """This rank's self-play. It continues when other ranks are lost."""
 
     player: Player
     engine: Engine
@@ -168,6 +168,10 @@ class Run:
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         """Let the status record how the run ended."""
         self.report.status.end_with(error)
+
+    def adopt(self, other: "Run") -> None:
+        """Become `other`, the same run as it was made again for the ranks that are left."""
+        vars(self).update(vars(other))
 
     @property
     def games_iteration(self) -> int:

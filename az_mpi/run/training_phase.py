@@ -9,6 +9,7 @@ from az_mpi.run import bad_steps
 from az_mpi.run.state import Run
 from az_mpi.selfplay import quota
 from az_mpi.telemetry.summary import losses_text
+from az_mpi.train.learner import Watch
 
 
 class Outcome(NamedTuple):
@@ -16,7 +17,7 @@ class Outcome(NamedTuple):
 
     num_steps: int
     stop: bool  # it ended early, since a rank was asked to stop
-    failure: str | None  # why training cannot go on
+    failure: str | None  # why training cannot continue
 
 
 def learn(run: Run, save: Callable[[], None]) -> Outcome:
@@ -86,8 +87,8 @@ def _summary(run, step, values):
     )
 
 
-class _Watch:
-    """What a trainer does around each optimiser step, see `Learner.train`."""
+class _Watch(Watch):
+    """What a trainer of a run does around each optimiser step."""
 
     def __init__(self, run: Run, save: Callable[[], None]):
         self.run, self.save, self.stop = run, save, False
@@ -104,13 +105,13 @@ class _Watch:
         self.run.report.say(text, ranks, self.run.progress.step + 1, self.run.training.learner.micro_batch)
 
     def before_change(self):
-        """The weights are about to change: wait until the copy under way has arrived."""
+        """Wait until the copy under way has arrived: it is made of the weights that are about to change."""
         if self.run.training.partner:
             self.run.training.partner.settle()
 
     def end(self):
-        """Return whether to stop after this step, the same on all trainers."""
-        run, training, total = self.run, self.run.training, self.trainers.wait(lambda total: True)
+        run, training = self.run, self.run.training
+        total = self.trainers.wait(lambda total: True)
         if training.partner and run.progress.step % run.setup.config.fault.copy_every == 0:
             training.partner.send(run.progress, training.learner)
         if training.num_trainers < run.world.size:  # a rank that does not train may have been asked to save

@@ -12,7 +12,7 @@ from az_mpi.storage import checkpoint
 
 
 class WeightsDiffer(Exception):
-    """After training, a trainer has other weights than root: the run cannot go on."""
+    """After training, a trainer has other weights than root: the run cannot continue."""
 
 
 def check_growth(network: resnet.ResNet, name: str) -> None:

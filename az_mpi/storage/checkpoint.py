@@ -132,17 +132,16 @@ def from_bytes_with_about(content: bytes) -> tuple[Tensors, dict[str, str]]:
 
 def broadcast(world: "World", tensors: Tensors | None, source: int = 0) -> Tensors:
     """Return the tensors of rank `source` on every rank; those of the others are ignored. Collective over world."""
-    content = to_bytes(tensors) if world.rank == source else b""
+    content = to_bytes(tensors) if tensors is not None and world.rank == source else b""
     return load_bytes(world.broadcast(np.frombuffer(content, np.uint8), source).tobytes())
 
 
 def share(world: "World", state: Checkpoint | None, source: int = 0) -> Checkpoint:
     """Return the checkpoint of rank `source` on every rank; those of the others are ignored. Collective over world."""
-    here = world.rank == source
-    progress = world.share(vars(state.progress) if here else None, source)
-    model, optimizer = (
-        broadcast(world, tensors, source) for tensors in ((state.model, state.optimizer) if here else (None, None))
-    )
+    mine = state if world.rank == source else None
+    progress = world.share(vars(mine.progress) if mine else None, source)
+    model = broadcast(world, mine.model if mine else None, source)
+    optimizer = broadcast(world, mine.optimizer if mine else None, source)
     return Checkpoint(Progress(**progress), model, optimizer)
 
 

@@ -90,7 +90,7 @@ def look(
 ) -> dict[str, str]:
     """Return the locks of a run's folder that are proved dead, {file name: token}. Writes nothing.
 
-    Waits as long as the proof takes; calls `say` if that is long, and `wait` again and again, which may raise. Raises
+    Waits as long as the proof takes; calls `say` if that is long, and `wait` repeatedly, which may raise. Raises
     LockHeld if a job lives.
     """
     tokens = {path.name: _watch(path, say, wait) for path in _files(Path(run) / "lock")}
@@ -129,35 +129,40 @@ def _watch(path, say=lambda text: None, wait=lambda: None):
     all of its processes were here and are dead  the token
     a rank of it lives here for DYING_S          LockHeld
     its beat stands still for `_proof_s`         the token"""
-    timer, first_beat, told = SilenceTimer(SLOW_S), None, False
-    while True:
-        found = _read(path)
-        if found is None:
-            return None
-        beat, holder = found
+    told = False
+    for holder, renewed, waited_s in _looks(path):
         token, ranks = holder.get("token", ""), holder.get("ranks", [])
-        if first_beat is None or timer.value != token:  # another lock, or one that was being written
-            first_beat = beat
-        waited_s = timer.look(token)
-        if beat != first_beat and ranks:
-            raise _held(path, holder, "its lock is renewed")
         lives = [_alive(rank) for rank in ranks]
-        if lives and lives[0]:
+        if renewed and ranks:
+            raise _held(path, holder, "its lock is renewed")
+        if lives[:1] == [True]:
             raise _held(path, holder, "the process lives")
-        if lives and not any(life is not False for life in lives):
+        if lives and all(life is False for life in lives):
             return token
         if True in lives and waited_s > DYING_S:
             raise _held(path, holder | ranks[lives.index(True)], "a rank of the job lives")
-        proof_s = _proof_s(holder)
-        if waited_s > proof_s:
+        if waited_s > _proof_s(holder):
             return token
         if waited_s > TELL_S and not told:
             told = True
             say(
                 f"{path}: process {holder.get('pid')} on {escape(str(holder.get('host')))} had this run; looking for "
-                f"{proof_s:.0f} s whether it lives"
+                f"{_proof_s(holder):.0f} s whether it lives"
             )
         wait()
+    return None
+
+
+def _looks(path):
+    """Look at a lock file until it is gone; yield (its content, whether its beat has changed since the first look, the
+    seconds for which the same job has had it)."""
+    timer, first_beat = SilenceTimer(SLOW_S), None
+    while (found := _read(path)) is not None:
+        beat, holder = found
+        token = holder.get("token", "")
+        if first_beat is None or timer.value != token:  # another lock, or one that was being written
+            first_beat = beat
+        yield holder, beat != first_beat, timer.look(token)
         time.sleep(0.05)
 
 
@@ -222,7 +227,7 @@ class Lock:
     def take_over(
         cls, run: str | Path, ranks: list[dict[str, Any]], start: int, token: str, hang_s: float = LOOK_S
     ) -> "Lock":
-        """Go on with this job's lock after its root has died. The new root calls this.
+        """Continue with this job's lock after its root has died. The new root calls this.
 
         ranks: as for `take`, of the survivors, the new root first. token: of the job's lock. Raises LockLost if another
         job has taken the run over, or the lock is gone."""
@@ -258,7 +263,7 @@ class Lock:
             path = folder / f"{1 + max((int(other.stem) for other in others), default=0):06d}.json"
             if not _create(path, json.dumps(content) + "\n"):
                 continue
-            # Of two jobs that have both made a lock, the one that looks last sees the other's: never do both go on.
+            # Of two jobs that have both made a lock, the one that looks last sees the other's: never both continue.
             left = [other for other in _files(folder) if other != path]
             strangers = [other for other in left if dead.get(other.name) != _token(other)]
             if not strangers:

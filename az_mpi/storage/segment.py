@@ -106,7 +106,7 @@ def read(path: Path, game: Game) -> Record:
             games, positions = np.empty(len(_dataset(file, "games/id")), GAME), _positions(file, game)
             policy = np.empty(len(_dataset(file, "policy/action")), POLICY)
             for group, rows in (("games", games), ("policy", policy)):
-                for name in rows.dtype.names:
+                for name in rows.dtype.names or ():
                     rows[name] = _column(file, f"{group}/{name}", len(rows))
             record = Record(games, positions, policy)
             _check_counts(file, record, game)

@@ -1,7 +1,7 @@
 """The writer: a thread that writes files from a bounded queue, so that a slow or failing disk does not stop the search.
 
-While the file system is unavailable (full, its server away, a ticket expired) the thread tries again. Play goes on
-until the queue is full or a checkpoint is due. Then the run pauses; it goes on when the file system works again, or
+While the file system is unavailable (full, its server away, a ticket expired) the thread tries again. Play continues
+until the queue is full or a checkpoint is due. Then the run pauses; it continues when the file system works again, or
 stops after `storage.give_up_s`.
 """
 
@@ -59,16 +59,14 @@ class Writer:
         self.requests = requests or Requests()
         self.may_appear: Callable[[], None] = lambda: None  # called right before a file appears; raises Forbidden
         self.ended = None  # why nothing is written any more, in words
-        self.resumable = True  # then: whether the same command goes on later
+        self.resumable = True  # then: whether the same command continues later
         self.num_lost_games = 0  # handed over and not written, since it has ended
-        self._log = logging.getLogger("az_mpi")
+        self.log = logging.getLogger("az_mpi")
         self._changed = threading.Condition()
         self._unwritten = deque()  # the first is being written
         self._num_handed = self._num_written = 0  # records
         self._error: BaseException | None = None  # the first of work that nobody waits for
-        self._path = folder  # what the step under way writes
-        self._failure: str | None = None  # why it failed
-        self._begun: float | None = None  # when it was first tried
+        self._step: _Step | None = None  # under way
         # A daemon: a file system that hangs must not keep a failing program alive.
         threading.Thread(target=self._write, name="segments", daemon=True).start()
 
@@ -115,8 +113,13 @@ class Writer:
     def writing_s(self) -> float:
         """Return for how many seconds the present step has been under way, 0.0 if there is none. Any thread may call
         it."""
-        begun = self._begun
-        return 0.0 if begun is None else time.monotonic() - begun
+        step = self._step
+        return 0.0 if step is None else time.monotonic() - step.begun
+
+    def wait_for_end(self, seconds: float) -> None:
+        """Wait so long, or until the writer has ended."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.ended is not None, seconds)
 
     def flush(self) -> None:
         """Wait until all queued work is done, or the writer has ended."""
@@ -148,13 +151,13 @@ class Writer:
         while not done() and self.ended is None:
             self._changed.wait(0.1)
             watchdog.tick()
-            trouble = self._trouble()
+            trouble = self._step.trouble() if self._step else None
             if not trouble:
                 begun = time.monotonic()
                 continue
             if not paused:
-                self._log.warning(
-                    "paused: %s; the run goes on by itself once this works, and stops after %.0f s (storage.give_up_s)",
+                self.log.warning(
+                    "paused: %s; the run continues once this works, or stops after %.0f s (storage.give_up_s)",
                     trouble,
                     self.give_up_s,
                 )
@@ -162,26 +165,21 @@ class Writer:
             if time.monotonic() - begun > (min(STOP_S, self.give_up_s) if self.requests.stop else self.give_up_s):
                 self._end(trouble)
         if paused and self.ended is None:
-            self._log.info("the files can be written again: the run goes on")
-
-    def _trouble(self):
-        """Return why the step under way does not finish, in words, or None."""
-        if not self._unwritten:
-            return None
-        what, silent_s = self._unwritten[0].what, self.writing_s()
-        if self._failure is not None:
-            return f"{self._path} cannot be {what}: {self._failure}"
-        if silent_s > STALL_S:
-            return f"{self._path} is being {what} for {silent_s:.0f} s: the file system does not answer"
-        return None
+            self.log.info("the files can be written again: the run continues")
 
     def _end(self, why):
         """Write nothing more and ask all ranks to stop. `_changed` is held."""
         self.ended = why
         self.num_lost_games += sum(job.num_games for job in self._unwritten)
         self.requests.stop = True
-        self._log.error("nothing is written any more: %s", why)
+        self.log.error("nothing is written any more: %s", why)
         self._changed.notify_all()
+
+    def _end_forbidden(self, error):
+        with self._changed:
+            if self.ended is None:
+                self.resumable = error.resumable
+                self._end(str(error))
 
     def _check(self):
         if self.ended is not None:
@@ -195,62 +193,74 @@ class Writer:
                 job = self._unwritten[0]
             try:
                 for path, action in job.steps:
-                    job.result = self._perform(path, action, job.what)
+                    self._step = _Step(self, path, action, job.what)
+                    job.result = self._step.perform()
+            except Forbidden as error:
+                self._end_forbidden(error)
+                job.result = None
             except BaseException as raised:  # of any kind: the thread that queued this job raises it
                 job.error = raised
-            job.steps, self._begun = [], None  # frees the record
+            job.steps = []  # frees the record
             with self._changed:
-                self._failure = None
+                self._step = None
                 if not job.waited:
                     if job.error is not None:
-                        self._log.error("%s: a segment could not be written: %s", self.folder, job.error)
+                        self.log.error("%s: a segment could not be written: %s", self.folder, job.error)
                     self._error = self._error or job.error
                     self._num_written += job.error is None and self.ended is None
                 self._unwritten.popleft()
                 self._changed.notify_all()
             del job
 
-    def _perform(self, path, action, what):
-        """Call `action()` until the file system is available, and return its result; None if the writer ends."""
-        self._path, self._begun = path, time.monotonic()
 
-        def once():
-            if self.ended is not None:
-                return None
-            try:
-                return action()
-            except OSError as error:
-                if unavailable(error):
-                    self._failure = describe(path, error)
-                else:
-                    self.may_appear()  # raises Forbidden if the run's folder is gone, which is the cause then
-                raise
+class _Step:
+    """A step of a job under way: `action()` writes or reads `path`. It is tried until the file system is available."""
 
-        def say(error):
-            kept = "it is kept in memory and " if what == "written" else ""
-            self._log.warning("%s cannot be %s: %s; %stried again", path, what, self._failure, kept)
+    def __init__(self, writer: Writer, path: Path, action: Callable[[], Any], what: str):
+        self.writer, self.path, self.action, self.what = writer, path, action, what
+        self.begun = time.monotonic()  # when it was first tried
+        self.failure: str | None = None  # why the newest try failed
 
-        def sleep(seconds):
-            with self._changed:
-                self._changed.wait_for(lambda: self.ended is not None, seconds)
+    def trouble(self) -> str | None:
+        """Return why the step is not done yet, in words; None while that is no trouble. Any thread may call it."""
+        silent_s = time.monotonic() - self.begun
+        if self.failure is not None:
+            return f"{self.path} cannot be {self.what}: {self.failure}"
+        if silent_s > STALL_S:
+            return f"{self.path} is being {self.what} for {silent_s:.0f} s: the file system does not answer"
+        return None
 
-        try:
-            result = retry_while_unavailable(once, math.inf, say, sleep=sleep)
-        except Forbidden as error:
-            with self._changed:
-                if self.ended is None:
-                    self.resumable = error.resumable
-                    self._end(str(error))
-            return None
-        if self._failure is not None and self.ended is None:
-            self._log.info("%s: %s now", path, what)
-            self._failure = None
+    def perform(self) -> Any:
+        """Return the result of `action()` once the file system is available; None if the writer ends before. Raises
+        Forbidden, and errors that trying again does not fix."""
+        result = retry_while_unavailable(self._try, math.inf, self._tell, sleep=self._pause)
+        if self.failure is not None and self.writer.ended is None:
+            self.writer.log.info("%s: %s now", self.path, self.what)
         return result
+
+    def _try(self):
+        if self.writer.ended is not None:
+            return None
+        try:
+            return self.action()
+        except OSError as error:
+            if unavailable(error):
+                self.failure = describe(self.path, error)
+            else:
+                self.writer.may_appear()  # raises Forbidden if the run's folder is gone, which is the cause then
+            raise
+
+    def _tell(self, error):
+        kept = "it is kept in memory and " if self.what == "written" else ""
+        self.writer.log.warning("%s cannot be %s: %s; %stried again", self.path, self.what, self.failure, kept)
+
+    def _pause(self, seconds):
+        self.writer.wait_for_end(seconds)
 
 
 def describe(path: Path, error: OSError) -> str:
     """Return the text about an OSError: what is wrong, how much room there is, and what helps."""
-    name = errno.errorcode.get(error.errno, "")
+    name = errno.errorcode.get(error.errno or 0, "")
     try:
         room = os.statvfs(path if os.path.isdir(path) else os.path.dirname(path))
         free = f"{room.f_bavail * room.f_frsize / 2**20:,.1f} MiB and {room.f_favail:,} files free"

@@ -9,11 +9,13 @@ from typing import Any
 class BackgroundWriter:
     """A thread that calls `do(item)` for one item after another; `do` must not raise.
 
-    It is a daemon: a file system that hangs must not keep a finished program alive.
+    It is a daemon, since a file system that hangs must not keep a finished program alive.
     """
 
     def __init__(self, name: str, do: Callable[[Any], object]):
-        self._do, self._items, self._num_unfinished = do, queue.SimpleQueue(), 0
+        self._do = do
+        self._items = queue.SimpleQueue()
+        self._num_unfinished = 0
         self._changed = threading.Condition()
         threading.Thread(target=self._work, name=name, daemon=True).start()
 
@@ -29,7 +31,7 @@ class BackgroundWriter:
             return self._changed.wait_for(lambda: not self._num_unfinished, within_s)
 
     def close(self, within_s: float) -> bool:
-        """Let the thread end when all items are done; wait and return as `flush` does."""
+        """Let the thread end once all items are done. Wait for that, and return whether they are, as `flush` does."""
         self._items.put(None)
         return self.flush(within_s)
 

@@ -1,4 +1,4 @@
-"""Callbacks: users' own classes that are called for every finished game, iteration and evaluation of a run."""
+"""Callbacks: users' own classes that a run calls for every finished game, iteration and evaluation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 class FinishedGame(NamedTuple):
     """A game as it is stored: P positions, S numbers a state.
 
-    id: unique in the run. iteration: in which it began. rank: that played it. outcome: for the player who began, in
-    [-1, 1]. truncated: ended by selfplay.max_plies, and counted as a draw. states: [P, S], before each move; the first
-    is the initial one unless selfplay.start_share or random_plies let the game begin elsewhere.
-    actions: int32 [P]. root_values: float32 [P], of the search, for the player to move. players: int8 [P], who moved.
+    id: unique in the run. iteration: the one in which the game began. rank: the one that played it. outcome: for the
+    player who began, in [-1, 1]. truncated: whether selfplay.max_plies ended it, and it counts as a draw. states:
+    [P, S], before each move; the first is the initial one unless selfplay.start_share or random_plies let the game
+    begin elsewhere. actions: int32 [P]. root_values: float32 [P], values of the search for the player to move.
+    players: int8 [P], who moved.
     """
 
     id: int
@@ -37,23 +38,24 @@ class FinishedGame(NamedTuple):
 
 
 class Callback:
-    """Base of callbacks; a subclass overrides what it needs. One is made on every rank; its constructor is given those
-    of the following arguments that it has: folder (the run's, a Path), rank (this rank's number when the job starts),
-    game (the `Game`).
+    """Base of callbacks; a subclass overrides the methods that it needs.
+
+    Every rank makes one. Its constructor may have any of these arguments: folder (the run's, a Path), rank (this rank's
+    number when the job starts), game (the `Game`).
 
     The main thread calls it and waits. A call that takes longer than `fault.hang_s` counts as a hang. If it raises an
-    exception, the log says so, it is not called any more, and the run goes on.
+    exception, the log says so, and the run continues without it.
     """
 
     def on_game(self, game: FinishedGame) -> None:
-        """A game is finished. Called on the rank that played it, once for each game that is stored, at the exchange
-        (`exchange.every_s`) that stores it."""
+        """Called when a game is stored, on the rank that played it: at the exchange (`exchange.every_s`) after its
+        end, once for each game."""
 
     def on_iteration(self, summary: dict[str, Any]) -> None:
-        """An iteration is complete. Called on root. summary: its metrics by name, as in metrics.jsonl."""
+        """Called on root when an iteration is complete. summary: its metrics by name, as in metrics.jsonl."""
 
     def on_evaluation(self, result: dict[str, Any]) -> None:
-        """The network was evaluated. Called on root. result: as in RUN/evaluations/NNNNNN.json."""
+        """Called on root when the network has been evaluated. result: as in RUN/evaluations/NNNNNN.json."""
 
 
 class Callbacks:

@@ -1,4 +1,4 @@
-"""The metrics of a run: root hands records to sinks, and `read` reads metrics.jsonl again.
+"""The metrics of a run: root hands records to sinks, and `read` returns those of metrics.jsonl.
 
 A sink that fails or hangs does not stop the run.
 """
@@ -27,46 +27,50 @@ LAST_LINES_S = 5.0  # how long the end of the run waits for the last records
 
 
 class Metrics:
-    """Hands records to metrics.jsonl and the other sinks of `config.report`, in a thread. Without `shown` (on every
-    rank but root) it drops them."""
+    """Hands records to metrics.jsonl and the other sinks of `config.report`, in a thread.
+
+    start: the number of this start. shown: true on root; the other ranks drop their records."""
 
     def __init__(self, folder: Path, start: int | None, settings: schema.Report, shown: bool):
         names = dict.fromkeys(["jsonl", *["tensorboard"] * settings.tensorboard, *settings.sinks])
-        self._names, self._offered = list(names), {"folder": folder, "start": start}
+        self._names = list(names)
+        self._offered = {"folder": folder, "start": start}
         self._sinks: list[Sink] | None = None
         self.dropped = not shown  # whether records are dropped here
         self._background = BackgroundWriter("metrics", self._write) if shown else None
 
     def write(self, kind: str, step: int, values: dict[str, Any]) -> None:
-        """Write one record of `kind` at optimiser step `step`; values: by name, as for `Sink.write`.
+        """Write one record. kind, step, values: see `Sink.write`.
 
-        It is in metrics.jsonl when this returns, unless the file system fails or hangs for PATIENCE_S."""
+        The record is in metrics.jsonl when this returns, unless the file system fails or hangs for PATIENCE_S."""
         if self.dropped:
             return
         if self._sinks is None:
             self._sinks = []
             for name in self._names:
-                with self._told(name):
+                with self._without_failing(name):
                     self._sinks.append(SINKS.make(name, **self._offered))
         hangs = not self._background.flush(0.0)
         self._background.put((kind, time.time(), step, values))
         self._background.flush(0.0 if hangs else PATIENCE_S)
 
     def close(self) -> None:
+        """Wait until the last records are written, for at most LAST_LINES_S, and close the sinks."""
         if self.dropped or not self._background.close(LAST_LINES_S):
             return
         for sink in self._sinks or []:
-            with self._told(sink):
+            with self._without_failing(sink):
                 sink.close()
 
     def _write(self, record):
         for sink in list(self._sinks):
-            with self._told(sink):
+            with self._without_failing(sink):
                 sink.write(*record)
 
     @contextmanager
-    def _told(self, sink):
-        """If a sink, or its constructor, raises an exception, log that and go on without the sink."""
+    def _without_failing(self, sink):
+        """If this block raises an exception, log that and drop the sink. sink: a `Sink`, or the name of one that is
+        being made."""
         try:
             yield
         except Exception as error:
@@ -77,19 +81,24 @@ class Metrics:
 
 
 class Timers:
-    """Seconds in each named phase since the last `take`, and how many of them a rank waited for others.
+    """The seconds of each named phase since the last `take`, and for how many of them a rank waited for others.
 
-    A barrier over `world` ends each phase, so that a rank which is done early waits within that phase.
+    A barrier over `world` ends each phase, so that a rank that is done early waits within that phase.
     """
 
     def __init__(self, world: World, on_change: Callable[[str | None], None] = lambda phase: None):
         """on_change: called with a phase's name when it begins, and with None when this rank has done its part."""
-        self._world, self._seconds, self._idle, self._on_change = world, {}, {}, on_change
+        self._world = world
+        self._seconds = {}
+        self._idle = {}
+        self._on_change = on_change
 
     @contextmanager
     def __call__(self, name: str) -> Iterator[None]:
-        """Collective over the world: every rank enters the same phases in the same order."""
-        start, waited = time.perf_counter(), self._world.waited_s
+        """Add the seconds of this block to the phase `name`. Collective over the world: every rank enters the same
+        phases in the same order."""
+        start = time.perf_counter()
+        waited = self._world.waited_s
         self._on_change(name)
         try:
             yield
@@ -100,10 +109,10 @@ class Timers:
             self._idle[name] = self._idle.get(name, 0.0) + self._world.waited_s - waited
 
     def take(self) -> dict[str, float]:
-        """Return {phase_s, phase_idle_s, phase_idle_max_s: seconds} and reset them. Collective over the world.
+        """Return {phase_s, phase_idle_s, phase_idle_max_s: seconds} and begin again at 0. Collective over the world.
 
-        phase_s: of this rank. phase_idle_s and phase_idle_max_s: mean and maximum of `waited_s` over ranks: waiting for
-        others and, in an exchange, also the transfer itself.
+        phase_s: of this rank. phase_idle_s, phase_idle_max_s: mean and maximum over ranks of `World.waited_s`, which
+        counts the waiting for others and, in an exchange, the transfer too.
         """
         seconds, self._seconds = self._seconds, {}
         idle, self._idle = self._idle, {}
@@ -117,7 +126,7 @@ class Timers:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """Return the records of a metrics file in order, without lines that are no records, such as a last one that a
+    """Return the records of a metrics file in order. Lines that are no records are left out, such as a last line that a
     crash has cut off. Raises OSError."""
     records = []
     for line in files.read(path, files.LINES_BYTES_MAX).splitlines():
@@ -129,6 +138,6 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def newest(records: list[dict[str, Any]], kind: str, key: str) -> list[dict[str, Any]]:
-    """Return the records of one kind ordered by `key`; of several with the same key only the last."""
+    """Return the records of one kind ordered by `key`. Of records with the same key only the last is returned."""
     chosen = {record[key]: record for record in records if record["kind"] == kind and key in record}
     return [chosen[value] for value in sorted(chosen)]

@@ -10,10 +10,12 @@ from az_mpi.core import files
 
 
 class Sink:
-    """Base of sinks. One is made on root at the first record; its constructor is given those of the following arguments
-    that it has: folder (the run's, a Path), start (the number of this start, from 1).
+    """Base of sinks.
 
-    A thread of its own calls `write`, so that a file system that hangs does not stop the run. If a sink raises an
+    Root makes one at the first record. Its constructor may have any of these arguments: folder (the run's, a Path),
+    start (the number of this start, from 1).
+
+    A thread that only writes calls `write`, so that a file system that hangs does not stop the run. If a sink raises an
     exception, the log says so, and it gets no more records.
     """
 
@@ -23,14 +25,17 @@ class Sink:
         raise NotImplementedError
 
     def close(self) -> None:
-        """The run ends. Called by the main thread."""
+        """Called by the main thread when the run ends."""
 
 
 class JsonLines(Sink):
     """RUN/metrics.jsonl. While its file system fails, lines wait in memory."""
 
     def __init__(self, folder: Path):
-        self._path, self._file, self._unwritten, self._told = folder / "metrics.jsonl", None, b"", False
+        self._path = folder / "metrics.jsonl"
+        self._file: int | None = None  # the descriptor
+        self._unwritten = b""
+        self._warned = False
 
     def write(self, kind: str, time: float, step: int, values: dict[str, Any]) -> None:
         record = {"kind": kind, "time": round(time, 3), "step": step, **values}
@@ -50,15 +55,16 @@ class JsonLines(Sink):
             while self._unwritten:
                 self._unwritten = self._unwritten[os.write(self._file, self._unwritten) :]
         except files.Foreign as error:
-            if not self._told:
+            if not self._warned:
                 logging.getLogger("az_mpi").warning("%s: %s; it is not written", self._path, error.strerror)
-            self._unwritten, self._told = b"", True
+            self._unwritten = b""
+            self._warned = True
         except OSError:
-            pass  # `storage.writer` reports it
+            pass  # `storage.writer` reports a file system that fails
 
 
 class TensorBoard(Sink):
-    """RUN/tensorboard/start-N; a start without records has no such folder."""
+    """RUN/tensorboard/start-N for start N. A start without records has no such folder."""
 
     def __init__(self, folder: Path, start: int):
         import torch.utils.tensorboard  # noqa: F401  # slow: not within the time limit of a record
@@ -82,7 +88,7 @@ class TensorBoard(Sink):
 
 
 def flat(values: dict[str, Any]) -> dict[str, Any]:
-    """Return nested dicts as one, keys joined by dots."""
+    """Return nested dicts as one dict, whose keys are joined by dots."""
     rows = {}
     for name, value in values.items():
         inner = flat(value) if isinstance(value, dict) else {"": value}
@@ -91,7 +97,7 @@ def flat(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _append(path):
-    """Open a file of lines to append to and return its descriptor; a last line that a crash has cut off is ended."""
+    """Open a file of lines to append to and return its descriptor. If a crash has cut off the last line, end it."""
     file = files.open_plain(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     try:
         size = os.fstat(file).st_size

@@ -1,4 +1,4 @@
-"""What every rank of a run is doing: heartbeats tell root, which writes RUN/status.json and RUN/status.txt."""
+"""What every rank of a run is doing: root learns it from heartbeats, and writes RUN/status.json and RUN/status.txt."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from logging import Logger
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from az_mpi.config.schema import Config
 from az_mpi.core.files import Forbidden, write_bytes
@@ -23,23 +23,57 @@ from az_mpi.telemetry.status_text import render
 
 if TYPE_CHECKING:
     from az_mpi.mpi.world import World
+    from az_mpi.selfplay.player import Player
+    from az_mpi.storage.checkpoint import Progress
+    from az_mpi.train.learner import Learner
 
 NAME, TEXT_NAME = "status.json", "status.txt"
 SCHEMA_VERSION = 1
 WRITE_EVERY_S = 2.0
 LAST_WRITE_S = 5.0  # how long the end of the run waits for the last write
-UNHEARD_S = 15.0  # after which root's log names the ranks without any heartbeat
-RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10  # values in the means: games/s, Network MB/min, time left
-MESSAGE_MAX = 150  # characters of a failure: with their JSON escapes they fit a datagram
+UNHEARD_S = 15.0  # after so long, root's log names the ranks without any heartbeat
+# How many of the newest values go into the means: of games/s, of Network MB/min, of the time left.
+RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10
+MESSAGE_MAX = 150  # characters of a failure, which with their JSON escapes fit a datagram
 STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # {phase: state}; all others are Syncing
 
 
-class Status:
-    """One rank's part of the status; root's also writes the files, every WRITE_EVERY_S. As a context manager it records
-    how the run ended; a rank that leaves with an exception is in Error.
+class _Playing(Protocol):
+    @property
+    def player(self) -> Player: ...
 
-    state: Active (plays or evaluates), Training, Syncing. staleness: mean over the newly exchanged games of the
-    iterations between the weights at a game's begin and those at the exchange; None: not known.
+
+class _Training(Protocol):
+    @property
+    def learner(self) -> Learner | None:
+        """None on ranks that do not train."""
+
+
+class RunInProgress(Protocol):
+    """What the status shows of a run: `run.state.Run` is one, which this package does not know."""
+
+    @property
+    def playing(self) -> _Playing: ...
+
+    @property
+    def training(self) -> _Training: ...
+
+    @property
+    def progress(self) -> Progress: ...
+
+    @property
+    def before_play(self) -> Progress | None:
+        """`progress` when this iteration began; None: the run has not been read yet."""
+
+    def hours(self) -> float:
+        """Return the hours of all starts of the run until now; only counted with `train.hours`."""
+
+
+class Status:
+    """One rank's part of the status. Root's also writes the files, every WRITE_EVERY_S.
+
+    state: Active (plays or evaluates), Training, Syncing or Error. staleness: the number of iterations between the
+    weights at a game's begin and those at its exchange, the mean of the newly exchanged games; None: not known.
     """
 
     def __init__(
@@ -54,37 +88,49 @@ class Status:
         self._world, self._folder, self._config, self._number, self._logger = world, folder, config, start, logger
         self._writer = writer
         self._monitor: Monitor | None = None
-        self.phase, self.state = "start", "Syncing"
-        self.staleness: float | None = None
-        self._run: Any = None
+        self._run: RunInProgress | None = None
         self._rows: Sequence[tuple[str, str | None, str | None]] = [(host, None, None) for host in world.hosts]
-        self._begun, self._played_s, self._first_step = time.monotonic(), 0.0, 0
+        # What this rank's heartbeats say, see `facts`, and what it comes from.
+        self.phase = "start"
+        self.state = "Syncing"
+        self.staleness: float | None = None
+        self._begun = time.monotonic()  # the present phase, or this rank's wait at its end
+        self._played_s = 0.0
+        self._message: str | None = None  # how this rank has failed
+        # What root shows besides.
+        self._first_step = 0  # of the optimiser, when the phase began
         self._sync_s: float | None = None
-        self._progress: tuple[str, int, int, str] | None = None
-        self._message: str | None = None
-        # On root:
-        self._job, self._count, self._lock, self._unheard_told = "starting", 0, threading.Lock(), False
-        self._start, self._name = time.monotonic(), folder.resolve().name
-        self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]
-        self._sent, self._reached = deque(maxlen=NETWORK_LOOKS), deque(maxlen=ITERATIONS_LOOKS)
-        self._errors, self._closed = {}, threading.Event()
+        self._progress: tuple[str, int, int, str] | None = None  # of the phase: name, done, total, unit
+        self._job = "starting"
+        self._count = 0  # of writes
+        self._start = time.monotonic()
+        self._name = folder.resolve().name
+        self._rates = [deque(maxlen=RATE_LOOKS) for _ in world.hosts]  # of each rank: (seconds of playing, games)
+        self._sent = deque(maxlen=NETWORK_LOOKS)  # (seconds, bytes that all ranks have sent)
+        self._reached = deque(maxlen=ITERATIONS_LOOKS)  # (seconds, iterations that were complete then)
+        self._errors: dict[int, str] = {}  # of ranks that have failed
+        self._unheard_told = False
+        self._lock = threading.Lock()  # one thread writes at a time
+        self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def show(self, monitor: Monitor) -> None:
-        """Show the facts that `monitor` receives, from now on. Before this call nothing is written."""
+        """Begin to write the files, from the facts that `monitor` receives."""
         self._monitor = monitor
         if self._world.is_root:
             self._thread = threading.Thread(target=self._keep_writing, name="status", daemon=True)
             self._thread.start()
 
-    def begin(self, run: Any, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Show the counts of `run`, a `run.state.Run`, from now on. rows: (host, device, roles) of each rank."""
-        self._run, self._rows = run, rows
+    def begin(self, run: RunInProgress, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Show the counts of `run` from now on. rows: (host, device, roles) of each rank."""
+        self._run = run
+        self._rows = rows
         if self._job == "starting":
             self._job = "running"
 
     def enter(self, phase: str | None) -> None:
-        """This rank enters a phase of the loop; None: it has done its part of the phase and waits for the others."""
+        """Record that this rank enters a phase of the loop. None: it has done its part of the phase, and waits for the
+        others."""
         now = time.monotonic()
         if self.state == "Active" and self.phase == "play":
             self._played_s += now - self._begun
@@ -94,20 +140,25 @@ class Status:
             self.state = "Syncing"
         else:
             trains = self._run is not None and self._run.training.learner is not None
-            self.phase, self._progress = phase, None
+            self.phase = phase
+            self._progress = None
             self.state = STATES.get(phase, "Syncing") if phase != "train" or trains else "Syncing"
             self._first_step = self._run.progress.step if self._run else 0
         self._begun = now
 
     def advance(self, name: str, done: int, total: int, unit: str) -> None:
-        """`done` of `total` units of the phase's work, shown as `name`, are done; cheap enough for every step."""
+        """Record that `done` of `total` units of the phase's work, shown as `name`, are done. Cheap enough for every
+        step."""
         self._progress = (name, done, total, unit)
 
     def end(self, job: str, message: str | None = None) -> None:
-        """Record how the run ended: finished, stopped (it can be resumed) or failed. Only the first call counts."""
+        """Record how the run ended. Only the first call counts.
+
+        job: "finished", "stopped" (it can be resumed) or "failed". message: how this rank failed; None: it did not."""
         failed = job == "failed" and message is not None
         if failed and not self._world.is_root:
-            self.state, self._message = "Error", message[:MESSAGE_MAX]
+            self.state = "Error"
+            self._message = message[:MESSAGE_MAX]
         elif self._job not in ("failed", "stopped", "finished"):
             self._job = job
             if failed:
@@ -115,7 +166,8 @@ class Status:
         self.close(last_words=failed and not self._world.is_root)
 
     def close(self, last_words: bool = False) -> None:
-        """Stop heartbeats and files. If `end` was not called before, the run goes on with another Status."""
+        """Stop heartbeats and files. Without an `end` before, the run continues with another Status. last_words: send
+        the facts once more, and wait for root's answer."""
         if self._monitor is None:
             return
         self._monitor.leave(last_words)
@@ -134,7 +186,7 @@ class Status:
             self.end("failed", None if isinstance(error, Refusal) else f"{type(error).__name__}: {error}")
 
     def facts(self) -> dict[str, Any]:
-        """Return what this rank's heartbeats tell root. Any thread may call it."""
+        """Return the content of this rank's heartbeats, JSON-able. Any thread may call it."""
         player = self._run.playing.player if self._run else None
         playing = self.state == "Active" and self.phase == "play"
         played_s = self._played_s + (time.monotonic() - self._begun if playing else 0.0)
@@ -148,15 +200,15 @@ class Status:
         }
 
     def failed(self, rank: int, facts: dict[str, Any]) -> None:
-        """Record that a rank has reported its failure. On root; any thread may call it."""
+        """Record that a rank has reported its failure. Called on root, by any thread."""
         if rank not in self._errors:
             self._errors[rank], self._job = facts["message"], "failed"
             self._logger.error("rank %d on %s failed: %s", rank, self._rows[rank][0], facts["message"])
             self._write()
 
     def stopped(self, why: str) -> None:
-        """Store finished games and record that the run stops, since the job is about to be ended; `why` is logged. On
-        root; any thread may call it."""
+        """Store finished games, and record that the run stops, since the job is about to be ended. Called on root, by
+        any thread. why: for the log."""
         self._logger.error(why)
         if self._writer:
             self._writer.rescue()
@@ -170,24 +222,28 @@ class Status:
         self._write()
 
     def _write(self):
-        if self._monitor is None:  # a rank fails before `show`
+        if self._monitor is None:  # a rank has failed before `show`
             return
         with self._lock:
             self._count += 1
-            values, before = self._values(), self._writer and self._writer.may_appear
+            values = self._values()
+            before = self._writer and self._writer.may_appear
             try:
                 for name, text in ((NAME, json.dumps(values) + "\n"), (TEXT_NAME, render(values))):
                     write_bytes(self._folder / name, text.encode(), durable=False, before=before)
             except (OSError, Forbidden):
-                pass  # the loop reports a disk that fails; readers of the status see that `count` stands still
+                pass  # the loop reports a disk that fails, and readers of the status see that `count` does not change
 
     def _values(self):
         """Return the content of status.json: values of the run, and a row for each rank.
 
-        A row's num_games counts this start; num_games, num_positions and step of the run count its finished
-        iterations. games_per_s: while playing; of a finished run, the mean of this start. None: not known yet.
+        num_games of a row counts this start. num_games, num_positions and step of the run count its complete
+        iterations. games_per_s is measured while a rank plays; for a finished run it is the mean of this start. None
+        stands for what is not known yet.
         """
-        now, run, beats = time.monotonic(), self._run, self._monitor.beats()
+        now = time.monotonic()
+        run = self._run
+        beats = self._monitor.beats()
         ranks = [self._rank_values(rank, beat) for rank, beat in enumerate(beats)]
         contents = [beat.content for beat in beats if beat.content]
         self._warn_of_unheard(now, beats)
@@ -202,7 +258,7 @@ class Status:
             "start": self._number,
             "job": self._job,
             "count": self._count,
-            "launch": os.environ.get("AZ_MPI_LAUNCH"),  # which launch supervises it
+            "launch": os.environ.get("AZ_MPI_LAUNCH"),  # the launch command that supervises the run
             "written": time.strftime("%Y-%m-%d %H:%M:%S"),
             "elapsed_s": round(now - self._start, 1),
             "phase": self.phase,
@@ -234,7 +290,8 @@ class Status:
         if rank in self._errors:
             state = "Error"
         elif self._job == "finished":
-            state, rate = "Finished", content["games"] / content["played_s"] if content["played_s"] else 0.0
+            state = "Finished"
+            rate = content["games"] / content["played_s"] if content["played_s"] else 0.0
         elif beat.silent_s > SILENT_S or self._job in ("stopped", "failed"):
             state = "Offline"
         rate = 0.0 if state in ("Offline", "Error") else rate
@@ -251,17 +308,20 @@ class Status:
         }
 
     def _phase_progress(self):
-        learner, progress = self._run.training.learner if self._run else None, self._progress
+        learner = self._run.training.learner if self._run else None
+        progress = self._progress
         if self.phase == "train" and learner and learner.end_index > self._first_step:
             total = learner.end_index - self._first_step
             progress = ("training", self._run.progress.step - self._first_step, total, "steps")
         return progress and dict(zip(("name", "done", "total", "unit"), progress))
 
     def _time_left(self, now):
-        """Return the seconds until the last iteration is done, from the pace of the newest ones; None: unknown."""
+        """Return the seconds until the last iteration is complete, by the pace of the newest ones; None: unknown."""
         if self._run is None or self._run.before_play is None:  # then a resumed run has not been read yet
             return None
-        done, step, reached = self._run.progress.iteration, self._run.progress.step, self._reached
+        done = self._run.progress.iteration
+        step = self._run.progress.step
+        reached = self._reached
         limits = self._config.train
         if not reached or reached[-1][1] != done:
             reached.append((now, done))
@@ -277,7 +337,7 @@ class Status:
         return round(max(left_s, 0.0), 1)
 
     def _network(self, now, sent):
-        """Return the 10^6 bytes a minute that all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""
+        """Return how many 10^6 bytes a minute all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""
         self._sent.append((now, sent))
         (first_s, first), (last_s, last) = self._sent[0], self._sent[-1]
         return round((last - first) / 1e6 / (last_s - first_s) * 60, 3) if last and last_s > first_s else None

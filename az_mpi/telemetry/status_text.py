@@ -1,4 +1,4 @@
-"""The status of a run as text, for status.txt and for `python -m az_mpi status`."""
+"""The status of a run as text, which is the content of status.txt and what `python -m az_mpi status` prints."""
 
 from typing import Any
 
@@ -6,13 +6,14 @@ from az_mpi.core.printing import counted
 from az_mpi.core.problems import escape
 from az_mpi.telemetry.console import table
 
-BAR = 24  # characters
+BAR = 24  # characters between the brackets of a bar
 
 
 def render(values: dict[str, Any]) -> str:
     """Return the content of status.json as text for people. Control characters are escaped."""
-    iteration = values["iteration"]  # complete ones
-    iteration = "-" if iteration is None else min(iteration + (values["job"] != "finished"), values["iterations"])
+    iteration = "-"
+    if values["iteration"] is not None:  # how many are complete; the text names the one under way
+        iteration = min(values["iteration"] + (values["job"] != "finished"), values["iterations"])
     said = {name: escape(str(values[name])) for name in ("run", "game", "start", "job", "written", "phase")}
     lines = [
         f"{said['run']}: {said['game']}, start {said['start']}, {said['job']}",
@@ -55,23 +56,28 @@ def duration(seconds: float | None) -> str:
     return f"{minutes // 60} h {minutes % 60:02d} min"
 
 
+def progress_text(name: str, done: int, total: int, unit: str) -> str:
+    """Return a bar and the numbers that it stands for: "self-play [######..................] 16 of 64 games"."""
+    done = min(done, total)
+    full = BAR * done // total
+    return f"{escape(name)} [{'#' * full}{'.' * (BAR - full)}] {done:,} of {total:,} {escape(unit)}"
+
+
 def _progress(progress):
     if not progress or not progress["total"]:
         return ""
-    done, total = min(progress["done"], progress["total"]), progress["total"]
-    full = BAR * done // total
-    name, unit = escape(str(progress["name"])), escape(str(progress["unit"]))
-    return f": {name} [{'#' * full}{'.' * (BAR - full)}] {done:,} of {total:,} {unit}"
+    numbers = progress["done"], progress["total"]
+    return ": " + progress_text(str(progress["name"]), *numbers, str(progress["unit"]))
 
 
 def _games(values):
-    """Return lines that say what the two counts of games are, where they differ."""
+    """Return lines that explain the two counts of games if they differ, [] if they do not."""
     finished = sum(row["num_games"] for row in values["ranks"])
     if finished == (values["num_games"] or 0):
         return []
     return [
         f"Games of the ranks: {finished:,} in all, finished since this start, stored or not.",
-        'Games of the line "iteration": those of complete iterations, of all starts.',
+        'Games in the line "iteration": those of complete iterations, of all starts.',
         "",
     ]
 

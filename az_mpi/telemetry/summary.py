@@ -16,25 +16,24 @@ def losses_text(values: dict[str, Any]) -> str:
 
 
 def iteration_line(values: dict[str, Any]) -> str:
-    """Return the summary of an iteration's metrics."""
-    times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
-    hits = f", {100 * values['cache_hit_rate']:.0f} % from the cache" if "cache_hit_rate" in values else ""
-    spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
-    losses = ", ".join(filter(None, [counted(values["num_steps"], "step"), losses_text(values)]))
-    means = ""
-    if "mean_length" in values:
-        means = f", length {values['mean_length']:.1f}, first player scores {values['first_player_score']:.2f}"
-    rates = ["", ""]  # an iteration that was resumed in its training played no games
+    """Return the summary of an iteration's metrics. One that was resumed in its training played no games, and has no
+    rates of them."""
+    games, positions = counted(values["num_games"], "game"), counted(values["num_positions"], "position")
     if "games_per_s" in values:
-        rates = [f" ({values['games_per_s']:.1f}/s)", f", {values['simulations_per_s']:,.0f} simulations/s"]
+        games += f" ({values['games_per_s']:.1f}/s)"
+        positions += f", {values['simulations_per_s']:,.0f} simulations/s"
     if "meanwhile_simulations_per_s" in values:
-        rates[1] += f" ({values['meanwhile_simulations_per_s']:,.0f}/s meanwhile)"
-    asked = values.get("num_games_asked", values["num_games"])
-    more = f", {asked:,} asked for" if values["num_games"] > asked else ""
-    return (
-        f"  {counted(values['num_games'], 'game')}{rates[0]}{more}, {counted(values['num_positions'], 'position')}"
-        f"{rates[1]}{hits}{means}; {losses}; {spent}"
-    )
+        positions += f" ({values['meanwhile_simulations_per_s']:,.0f}/s meanwhile)"
+    if values["num_games"] > (asked := values.get("num_games_asked", values["num_games"])):
+        games += f", {asked:,} asked for"
+    if "cache_hit_rate" in values:
+        positions += f", {100 * values['cache_hit_rate']:.0f} % from the cache"
+    if "mean_length" in values:
+        positions += f", length {values['mean_length']:.1f}, first player scores {values['first_player_score']:.2f}"
+    losses = ", ".join(filter(None, [counted(values["num_steps"], "step"), losses_text(values)]))
+    times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
+    spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
+    return f"  {games}, {positions}; {losses}; {spent}"
 
 
 def evaluation_lines(result: dict[str, Any]) -> list[str]:

@@ -1,10 +1,9 @@
 """The learner: data-parallel optimiser steps. Each trainer draws its part of a batch from its shard of the window."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,14 +22,27 @@ if TYPE_CHECKING:
     from az_mpi.config.schema import Config
     from az_mpi.storage.checkpoint import Progress
 
-# What `Learner.train` calls around its steps, the same on every trainer. By default nothing happens.
-UNWATCHED = SimpleNamespace(
-    begin=lambda: None,  # before a step
-    before_change=lambda: None,  # before the step changes weights or optimiser
-    bad_step=lambda batch, figures: None,  # the step was skipped: its loss or gradient is not finite
-    short_of_memory=lambda ranks: None,  # these ranks had too little memory; the step is repeated in smaller parts
-    end=lambda: False,  # after a step; training ends if this is true, on all trainers or none
-)
+
+class Watch:
+    """What `Learner.train` calls around its steps, on every trainer at the same places. Here nothing happens; a
+    subclass overrides what it needs."""
+
+    def begin(self) -> None:
+        """A step is about to begin."""
+
+    def before_change(self) -> None:
+        """The step is about to change weights and optimiser."""
+
+    def bad_step(self, batch: Mapping[str, torch.Tensor | np.ndarray], figures: Sequence[float]) -> None:
+        """The step was skipped, since its loss or gradient is not finite. batch: this trainer's part. figures: its
+        losses, by head, and gradient norm."""
+
+    def short_of_memory(self, ranks: list[int]) -> None:
+        """These trainers had too little memory. The step is about to be repeated in parts of `micro_batch` samples."""
+
+    def end(self) -> bool:
+        """The step is over. Return whether training is to end here, the same on every trainer."""
+        return False
 
 
 class Learner:
@@ -50,7 +62,7 @@ class Learner:
         # perhaps in an earlier iteration; and in the newest call of `train`.
         self._summary, self._iteration = np.zeros((2, len(self._losses) + 2))
         self.good_until = 0  # the newest applied step; a rollback goes to a checkpoint before it
-        self.failure: str | None = None  # why training cannot go on; the same on every trainer
+        self.failure: str | None = None  # why training cannot continue; the same on every trainer
         shares = split_evenly(settings.batch_size, self.world.size)
         self.local_batch = shares[self.world.rank]
         self.micro_batch = shares[0]  # the number of samples whose gradient is computed at once
@@ -63,7 +75,7 @@ class Learner:
             self.optimizer = backend.wrap(chosen, network.named_parameters())
 
     def load(self, progress: "Progress", tensors: dict[str, torch.Tensor]) -> None:
-        """Go on from a checkpoint, whose model `average` has already. tensors: what `optimizer_tensors` returned."""
+        """Continue from a checkpoint, whose model `average` has already. tensors: what `optimizer_tensors` returned."""
         self.load_optimizer(tensors)
         self.good_until = progress.step - progress.bad_steps
 
@@ -72,7 +84,7 @@ class Learner:
         replay: Replay,
         progress: "Progress",
         on_summary: Callable[[int, dict[str, float]], object],
-        watch: Any = UNWATCHED,
+        watch: Watch | None = None,
     ) -> int:
         """Train on the samples that are due; return the number of steps, skipped ones included. Collective over the
         trainers, which take the same steps even if a shard is empty.
@@ -81,8 +93,9 @@ class Learner:
         samples that are fewer than a batch, or beyond max_steps, stay due. Each of its `rollbacks` halves the rate.
         on_summary(step, metrics): called on every trainer each `report.summary_frequency` steps, with means over the
         global batches since the last summary.
-        watch: what is called around the steps, see `UNWATCHED`. Training also ends when `failure` is set.
+        watch: what is called around the steps; None: nothing. Training also ends when `failure` is set.
         """
+        watch = watch or Watch()
         self._iteration[:], settings = 0, self.config.train
         share = schedule.done(self.config, progress)
         samples = schedule.batch_size(settings, share)

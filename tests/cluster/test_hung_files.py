@@ -139,7 +139,7 @@ def test_a_rank_whose_file_system_hangs_leaves_and_the_others_continue(start, be
     job.wait_for(lambda: job.said(f"iteration 3 of {ITERATIONS}"))
     job.hang()
     hung = time.monotonic()
-    job.wait_for(lambda: job.said("going on after the loss of"))
+    job.wait_for(lambda: job.said("continuing after the loss of"))
     seconds = time.monotonic() - hung
     print(f"going on {seconds:.1f} s after")
     status, output = job.end()
@@ -158,7 +158,7 @@ def test_a_job_waits_where_the_file_system_hangs_for_all_ranks(start):
     assert job.process.poll() is None
     job.answer()
     status, output = job.end()
-    assert status == 0 and "killed" not in output and "going on after" not in output, output
+    assert status == 0 and "killed" not in output and "continuing after" not in output, output
     job.check_whole()
 
 

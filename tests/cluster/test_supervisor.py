@@ -145,7 +145,7 @@ def test_survivors_on_other_hosts_continue_and_later_all_ranks_restart(launch, m
         job.wait_for(lambda: running_on(checkout, "node1", "node2", "node3", after=narrow))
     job.kill("TERM")
     said = job.ends(75)
-    assert said.count("going on after the loss of 1 of") == 2
+    assert said.count("continuing after the loss of 1 of") == 2
     assert "ranks are lost: restarting with all" in said or not come_back
     assert "the job is lost" not in said and before and before < ids(checkout)
 
@@ -165,4 +165,4 @@ def test_a_job_whose_rank_is_killed_before_it_joins_restarts(launch, machine, ch
     print(f"running after {time.monotonic() - begun:.1f} s")
     job.kill("TERM")
     said = job.ends(75)
-    assert "the job is lost" in said and "going on after the loss" not in said
+    assert "the job is lost" in said and "continuing after the loss" not in said

@@ -43,8 +43,8 @@ def test_a_run_with_a_full_home_completes_and_names_folder_and_cure_once(full_ho
     assert said.count(f"{full_home}/kernels: No space left on device") == 1 and "NUMBA_CACHE_DIR" in said
     assert "Traceback" not in said and "on every rank, at each start" in said
     assert not [path for path in full_home.rglob("compiled-*") if path.suffix != ".claim"]  # no start relies on it
-    mpirun(1, "-m", "az_mpi", "report", tmp_path / "run", "--png")  # matplotlib keeps a list of fonts there
-    assert (tmp_path / "run" / "learning_curve.png").exists()
+    mpirun(1, "-m", "az_mpi", "report", tmp_path / "run", "--svg")
+    assert (tmp_path / "run" / "learning_curve.svg").exists()
 
 
 def test_the_doctor_names_the_full_folder_and_the_cure(full_home, mpirun, tmp_path):

@@ -129,7 +129,9 @@ def test_a_run_whose_losses_stay_not_finite_ends_with_70_and_can_be_resumed(mpir
     assert done.stdout.count("back to the weights of checkpoint 000001") == 1
     # After the first return to it the checkpoint led to no good step, and it is the only one: it is kept.
     assert "the run's beginning" not in done.stdout
-    assert done.stdout.count("training cannot go on: 3 steps in a row were not finite, and there is nothing from") == 1
+    assert (
+        done.stdout.count("training cannot continue: 3 steps in a row were not finite, and there is nothing from") == 1
+    )
     assert "Traceback" not in done.stdout + done.stderr and "--learning_rate" in done.stdout
     assert checkpoints(tmp_path / "run") == ["000001"]
     assert done.stdout.count("is skipped") == 6
@@ -146,9 +148,9 @@ def test_weights_that_are_not_finite_are_never_stored(mpirun, tmp_path):
     model, optimizer, state = content(tmp_path / "run", "000001")
     assert state["step"] == 1 and state["rollbacks"] == 1 and optimizer == {}
     assert all(np.isfinite(tensor).all() for tensor in model.values()) and not model["heads.policy.out.weight"].any()
-    # The run resumes and fails in the same way until it reports that training cannot go on.
+    # The run resumes and fails in the same way until it reports that training cannot continue.
     failed = mpirun(2, "run_dist.py", *options, status=70)
-    assert failed.stdout.count("training cannot go on") == 1 and "Traceback" not in failed.stdout + failed.stderr
+    assert failed.stdout.count("training cannot continue") == 1 and "Traceback" not in failed.stdout + failed.stderr
     assert checkpoints(tmp_path / "run") == ["000001"]
 
 

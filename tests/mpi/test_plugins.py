@@ -170,7 +170,7 @@ def test_callbacks_and_sinks_are_called_on_after_root_is_lost(start_mpirun, tmp_
     ]
     root.kill()
     output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0 and "going on after the loss of 1 of 3 ranks" in output, output
+    assert process.returncode == 0 and "continuing after the loss of 1 of 3 ranks" in output, output
     lines = {
         rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
         for rank in range(3)
@@ -222,14 +222,14 @@ ONE_RANK_FAILS = """
 import sys
 from az_mpi.core.arguments import Parser
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.mpi.on_ranks import on_ranks
+from az_mpi.mpi.frame import run_command
 
 def do(world, given):
     if world.rank == 1:
         raise OwnCodeError("the rules are broken here")
     world.barrier()
 
-sys.exit(on_ranks(Parser("probe", "about"), [], do))
+sys.exit(run_command(Parser("probe", "about"), [], do))
 """
 
 

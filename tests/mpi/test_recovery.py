@@ -52,7 +52,7 @@ def test_a_run_completes_after_the_loss_of_a_rank(start, tmp_path, phase, victim
     ranks_of(process)[victim].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output and "Traceback" not in output
+    assert "continuing after the loss of 1 of 3 ranks" in output and "Traceback" not in output
     assert set(before) <= set(ids(folder)) and before
     check_whole(folder, 2 if phase == "train" else 1)
 
@@ -64,7 +64,7 @@ def test_runs_of_other_games_complete_after_the_loss_of_a_rank(start, tmp_path, 
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output
+    assert "continuing after the loss of 1 of 3 ranks" in output
     check_whole(tmp_path / "run", 1)
 
 
@@ -82,7 +82,7 @@ def test_survivors_play_each_game_of_a_deterministic_quota_once(start, tmp_path,
     ranks_of(process)[2].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert "going on after the loss of 1 of 3 ranks" in output
+    assert "continuing after the loss of 1 of 3 ranks" in output
     assert sorted(ids(folder)) == list(range(num_games))
     check_whole(folder, 1)
 
@@ -129,7 +129,7 @@ def test_three_losses_of_the_only_trainer_cost_one_step_each_at_most(start, star
             taken, phase = int(found[1]), "train"
         elif "iteration 2 of 2" in line:
             phase = "play"
-        elif found := re.search(r"going on after .* ([\d,]+) steps", line):
+        elif found := re.search(r"continuing after .* ([\d,]+) steps", line):
             phases.append(phase)
             # The line of the last step may be lost with the rank that was about to write it.
             assert abs(int(found[1].replace(",", "")) - taken) <= 1, line
@@ -161,7 +161,7 @@ def test_without_copies_a_lost_trainers_run_continues_from_the_newest_checkpoint
     ranks_of(process)[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
-    assert re.search(r"going on after .*: iteration 1 of 2", output)
+    assert re.search(r"continuing after .*: iteration 1 of 2", output)
     assert state(folder)["iteration"] == 2 and len(ids(folder)) == len(set(ids(folder)))
 
 
@@ -176,7 +176,7 @@ def test_survivors_that_cannot_train_save_the_lost_trainers_steps(start_mpirun, 
     ranks_of(process, "no_gpu_left.py")[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 75 and "Traceback" not in output, output
-    assert 'the ranks that are left cannot go on: train.ranks: "gpu", but no rank sees a GPU' in output
+    assert 'the ranks that are left cannot continue: train.ranks: "gpu", but no rank sees a GPU' in output
     taken = max(int(number) for number in re.findall(r" step (\d+): ", output))
     left = state(folder)
     assert taken - 1 <= left["step"] <= taken and taken >= 30 and left["phase"] == "train"
@@ -213,7 +213,7 @@ def test_survivors_without_any_checkpoint_store_their_games_and_end_resumable(st
     ranks_of(process)[0].kill()
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 75 and "Traceback" not in output, output
-    assert re.search("the ranks that are left cannot go on: .*no checkpoint of this run is whole", output)
+    assert re.search("the ranks that are left cannot continue: .*no checkpoint of this run is whole", output)
     assert set(before) < set(ids(folder))
 
 

@@ -52,7 +52,7 @@ def test_a_run_pauses_while_it_has_no_right_to_write_and_then_continues(start, t
             games.chmod(0o750)
     assert process.wait(60) == 0, said
     assert "games cannot be written: Permission denied" in said and "give this user access" in said
-    assert "the run goes on" in said and "complete: iteration 2 of 2" in said
+    assert "the run continues" in said and "complete: iteration 2 of 2" in said
     found = ids(tmp_path / "run")
     assert len(found) == len(set(found)) > 0
 

@@ -54,7 +54,7 @@ def test_a_rank_that_hangs_is_killed_and_the_ranks_that_wait_for_it_continue(sta
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0, output
     assert output.count("(fault.hang_s)") == 1 and re.search(rf"rank 2 .*{why}", output)
-    assert "going on after the loss of 1 of 3 ranks" in output
+    assert "continuing after the loss of 1 of 3 ranks" in output
     check_whole(tmp_path / "run", 2)
 
 
@@ -73,7 +73,7 @@ def test_a_pause_shorter_than_hang_s_costs_no_rank(start, tmp_path):
         time.sleep(6)
         victim.send_signal(signal.SIGCONT)
     output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0 and "killed" not in output and "going on after" not in output
+    assert process.returncode == 0 and "killed" not in output and "continuing after" not in output
     check_whole(tmp_path / "run", 1)
 
 

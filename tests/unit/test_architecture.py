@@ -53,8 +53,6 @@ BELONGS = {
     "onnxruntime": set(),
     "tensorrt": set(),
     "h5py": {"storage.segment"},
-    "matplotlib": {"report.curve"},
-    "tqdm": {"telemetry.console"},
     "pydantic": {"config.load", "config.schema", "config.fields"},
     "bitbully": {"evaluate.solver"},
     "pyspiel": {"games.openspiel", "evaluate.openspiel_bot"},
@@ -227,7 +225,7 @@ def test_no_format_that_can_run_code(word):
     assert [path.name for path in FILES if word in path.read_text()] == []
 
 
-BIG = {"numpy", "torch", "numba", "mpi4py", "h5py", "horovod", "matplotlib", "safetensors"}
+BIG = {"numpy", "torch", "numba", "mpi4py", "h5py", "horovod", "safetensors"}
 
 
 def loaded(*arguments):

@@ -68,7 +68,7 @@ def test_a_step_that_is_skipped_leaves_the_average_alone(make_learner):
     assert learner.progress.bad_steps == 1 and same(weights(learner.average), before)
 
 
-def test_training_goes_on_from_a_checkpoint_to_the_same_bits(make_learner, replay, tmp_path):
+def test_training_continues_from_a_checkpoint_to_the_same_bits(make_learner, replay, tmp_path):
     unbroken, broken, resumed = (make_learner(0.9) for _ in range(3))
     train(unbroken, replay, 5)
     train(broken, replay, 2)
@@ -89,7 +89,7 @@ def test_the_average_of_a_run_without_one_begins_at_its_weights(make_learner, re
     assert same(weights(new.network), weights(old.network)) and not same(weights(new.average), weights(old.network))
 
 
-def test_a_run_that_stops_averaging_goes_on_with_the_weights(make_learner, replay, tmp_path):
+def test_a_run_that_stops_averaging_continues_with_the_trained_weights(make_learner, replay, tmp_path):
     averaging, plain = make_learner(0.9), make_learner(0.0)
     train(averaging, replay, 3)
     resume(plain, saved(averaging, tmp_path))

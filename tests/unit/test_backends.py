@@ -35,7 +35,7 @@ class Work:
             raise self.error
 
 
-def test_a_sum_over_gpus_ends_waits_for_nobody_who_is_dead_and_tells_errors(monkeypatch):
+def test_a_sum_over_gpus_ends_at_a_lost_rank_and_raises_errors(monkeypatch):
     done = Work()
     monkeypatch.setattr(ddp_backend, "is_lost", lambda comm: False)
     NcclSum(done, None).wait()
@@ -129,7 +129,7 @@ def test_the_address_that_every_host_reaches_is_taken(addresses):
     assert tcp_address.meeting_address(Hosts(lambda port, _: say(port, b"2 2"))) == "127.0.0.2"
 
 
-def test_strangers_at_the_door_are_not_counted(addresses):
+def test_calls_of_other_programs_are_not_counted(addresses):
     def arrive(port, addresses):
         for text in (b"GET / HTTP/1.1", b"", b"1 1", b"x"):
             say(port, text)

@@ -54,7 +54,7 @@ def test_a_configuration_that_a_start_takes_has_no_remark():
         ({"callbacks": ["json:JSONDecoder"]}, "callbacks"),
     ],
 )
-def test_what_the_start_refuses_is_refused_by_the_check(changes, said):
+def test_the_check_refuses_what_a_start_would_refuse(changes, said):
     with pytest.raises(Refusal) as caught:
         modes.check(config(**changes))
     assert said in str(caught.value) and caught.value.status == 2

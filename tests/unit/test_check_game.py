@@ -1,4 +1,4 @@
-"""python -m az_mpi check-game."""
+"""python -m az_mpi check-game: what it prints of good, doubtful and broken games."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ class Rules(connect4.Rules):
 """
 
 
-def test_a_game_is_checked_timed_drawn_and_its_cost_told(capsys):
+def test_a_good_game_is_described_timed_drawn_and_its_cost_estimated(capsys):
     assert check_game.main(["tictactoe"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("tictactoe: 9 actions, 2 planes of 3 x 3, 8 symmetries, at most 9 plies, 4 bytes a state")
@@ -33,7 +33,7 @@ def test_a_game_is_checked_timed_drawn_and_its_cost_told(capsys):
         assert word in said
 
 
-def test_broken_rules_and_wrong_names_are_told(capsys, tmp_path):
+def test_broken_rules_give_status_1_and_wrong_names_are_refused(capsys, tmp_path):
     (tmp_path / "own.py").write_text(BROKEN)
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1
     said = capsys.readouterr().out
@@ -52,22 +52,22 @@ def test_broken_rules_and_wrong_names_are_told(capsys, tmp_path):
         ("def play(self, states, actions):\n        return states[99]", "own.py, line 6: IndexError"),
     ],
 )
-def test_mistakes_in_a_game_are_told_in_a_line(capsys, tmp_path, mistake, told):
+def test_an_exception_in_a_game_is_reported_in_one_line(capsys, tmp_path, mistake, told):
     (tmp_path / "own.py").write_text(BROKEN.replace("max_plies = 7", mistake))
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 1
     [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("broken: ")]
     assert told in line
 
 
-def test_random_positions_are_in_play():
+def test_random_positions_are_not_terminal():
     game = games.make("connect4")
     states, mean_plies = check_game.random_positions(game, np.random.default_rng(0))
     assert not game.terminal(states)[0].any() and len(states) == mean_plies * check_game.NUM_GAMES
     assert 15 < mean_plies < 30  # 21 to 22 on average
 
 
-def test_an_end_that_each_player_has_won_is_drawn():
-    """Of three plies: all moves, two positions, the result for who began, and what terminal says of it."""
+def test_an_end_won_by_each_player_is_drawn():
+    """A game of three plies: all moves are shown, two positions, and the result for the player who began."""
     first, second = check_game.drawn_ends(Ways(3), np.random.default_rng(1)).split("\n\n")
     for text, sign, who in ((first, "+", "began"), (second, "-", "moved second")):
         before, _, result, end = text.splitlines()
@@ -92,7 +92,7 @@ class Firsts(Ways):
         return ended, np.where(self.to_play(states) == 0, abs(value), -abs(value))
 
 
-def test_a_draw_is_drawn_where_nobody_wins_and_a_result_that_never_comes_is_named():
+def test_a_draw_is_drawn_if_nobody_wins_and_results_that_never_occur_are_named():
     draw, never = check_game.drawn_ends(Draws(3), np.random.default_rng(1)).split("\n\n")
     assert draw.startswith("a random game with a draw") and "who began or a win of the player who moved second" in never
     _, never = check_game.drawn_ends(Firsts(3), np.random.default_rng(1)).split("\n\n")
@@ -119,7 +119,7 @@ class Rules(Boxes):
 """
 
 
-def test_a_warning_is_plain_to_see_and_no_failure(capsys, tmp_path):
+def test_a_warning_is_announced_first_printed_last_and_gives_status_0(capsys, tmp_path):
     (tmp_path / "own.py").write_text(WARNED)
     assert check_game.main([f"{tmp_path}/own.py:Rules"]) == 0
     said = capsys.readouterr().out.splitlines()

@@ -114,7 +114,7 @@ def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, capl
         report={"warn": logging.getLogger("test").warning},
     )
     bad_steps.roll_back(run, "6 steps in a row were not finite")
-    assert "training cannot go on" in learner.failure and "another network's" in caplog.text
+    assert "training cannot continue" in learner.failure and "another network's" in caplog.text
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
 
 

@@ -26,11 +26,11 @@ def resolve(*options):
     return loads('{"game": "connect4"}', "my.json", arguments.overrides, arguments.sources)
 
 
-def test_the_defaults():
+def test_a_configuration_file_alone_gives_the_defaults():
     assert parse(FILE) == (Path("configs/smoke.json"), Path("runs/smoke"), "train", False, False, {}, {}, False, False)
 
 
-def test_all_plain_options():
+def test_every_plain_option_sets_its_field():
     arguments = parse(["--config_file=a.b.json", "--logdir", "/x/y", "--mode", "eval", "--fresh", "--check_config"])
     assert arguments == (Path("a.b.json"), Path("/x/y"), "eval", True, True, {}, {}, False, False)
 
@@ -120,7 +120,7 @@ def test_arguments_that_cannot_be_used_are_refused(arguments, said):
     assert str(caught.value).endswith("\nAll options: python run_dist.py --help")
 
 
-def test_all_unknown_options_are_told_at_once():
+def test_all_unknown_options_are_named_in_one_error():
     with pytest.raises(Refusal) as caught:
         parse(["--confg_file", "x", "--lgdir", "y"])
     assert "--confg_file" in str(caught.value) and "did you mean --logdir?" in str(caught.value)

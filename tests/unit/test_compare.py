@@ -1,7 +1,8 @@
-"""az_mpi compare without its jobs: how configurations are named, and what is told of matches and measurements."""
+"""az_mpi compare without its jobs: how configurations are named, and what is reported of matches and measurements."""
 
 import argparse
 import json
+import sys
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import rating
 from az_mpi.evaluate.arena import MatchResult
-from az_mpi.launch import hosts
+from az_mpi.launch import hosts, mpi_job
 from az_mpi.plan import compare_command, figures, jobs, variants
 from az_mpi.plan.compare_command import main
 
@@ -35,7 +36,7 @@ def test_a_configuration_is_a_file_with_changes(file):
     assert changed.run_name(2) == "a_train.replay_ratio=3_seed=7-seed2" and plain.run_name(2) == "a-seed2"
 
 
-def test_many_changes_make_a_folder_that_file_systems_take(file, tmp_path):
+def test_many_changes_make_a_name_of_a_folder_that_file_systems_accept(file, tmp_path):
     many = " ".join(f"evaluate.opponents='[\"{'r' * 40}.py:A{number}\"]'" for number in range(9))
     one, other = (variants.Variant(f"a {many} seed={seed}", Path("a.json"), (), None).run_name(12) for seed in (1, 2))
     assert one != other
@@ -167,19 +168,32 @@ def where(**options):
 
 
 @pytest.mark.parametrize("no_check", [True, False])
-def test_launch_looks_at_the_hosts_unless_it_is_told_not_to(file, tmp_path, monkeypatch, no_check):
+def test_hosts_are_checked_unless_no_check_is_given(file, tmp_path, monkeypatch, no_check):
     started = []
-    monkeypatch.setattr(jobs.mpi_job, "output", lambda command, *_: started.append(command) or (0, ""))
+    monkeypatch.setattr(
+        jobs.mpi_job, "run_child", lambda command, log: started.append(command) or mpi_job.Child(0, "", "")
+    )
     variant = variants.read([f"{file('a')} seed=7", file("b")], [])[0]
     jobs.Jobs(where(no_check=no_check), tmp_path).train(variant, tmp_path / "run", 2, [])
     assert ("--no_check" in started[0][: started[0].index("--")]) == no_check
     assert [word for word in started[0] if word.startswith("seed=")][-1] == "seed=8"  # the second from its own on
 
 
+def test_a_job_that_fails_is_refused_with_the_end_of_what_it_said(tmp_path, monkeypatch):
+    """The end includes its standard error, and nothing that earlier jobs have left in the log."""
+    (tmp_path / "jobs.log").write_text("an earlier job\n")
+    text = "import sys; print('progress', file=sys.stderr, flush=True); print('no room'); sys.exit(3)"
+    monkeypatch.setattr(jobs.mpirun, "line", lambda *_: [sys.executable, "-c", text])
+    with pytest.raises(Refusal, match="status 3") as refused:
+        jobs.Jobs(where(), tmp_path).match(Path("a"), Path("b"))
+    assert "\nprogress\nno room\n" in str(refused.value) and "earlier" not in str(refused.value)
+    assert (tmp_path / "jobs.log").read_text() == "an earlier job\nprogress\nno room\n"
+
+
 @pytest.mark.parametrize("said, result", [('told\n{"a": 1}\nbye\n', {"a": 1}), ('games {"a": 1}\n', None), ("", None)])
 def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, tmp_path, monkeypatch):
     made = jobs.Jobs(where(), tmp_path)
-    monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (0, said))
+    monkeypatch.setattr(jobs.mpirun, "line", lambda *_: [sys.executable, "-c", f"print({said!r}, end='')"])
     if result:
         assert made.match(Path("a"), Path("b")) == result
     else:
@@ -189,10 +203,11 @@ def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, 
 
 
 class FakeJobs:
-    """Jobs whose networks only draw. stops: how many trainings are stopped: before they record anything, or with a
-    record `recorded_s` seconds from their start. asked: the settings of each training."""
+    """Jobs whose networks only draw."""
 
-    stops, recorded_s, asked = 0, None, []
+    stops = 0  # how many trainings leave by SystemExit, as when compare is stopped
+    recorded_s = None  # the time of their last record, in seconds after their start; None: they have recorded nothing
+    asked = []  # (name of the run, settings) of each training
 
     def __init__(self, where, folder):
         pass
@@ -264,7 +279,7 @@ def test_configurations_with_different_opponents_share_one_table(file, tmp_path,
         assert json.loads((folder / "compare.json").read_text())["runs"]["a-seed1"]["points"][0]["simulations"] == 44
 
 
-def test_a_training_that_was_stopped_before_its_first_record_goes_on(file, tmp_path, fake_jobs, monkeypatch):
+def test_a_training_that_was_stopped_before_its_first_record_is_resumed(file, tmp_path, fake_jobs, monkeypatch):
     monkeypatch.setattr(FakeJobs, "stops", 1)
     command = [file("a"), file("b"), "--minutes", "1", "--points", "1", "--logdir", str(tmp_path / "comparison")]
     with pytest.raises(SystemExit):
@@ -310,9 +325,10 @@ def test_a_changed_configuration_is_not_shown_with_old_results(file, tmp_path, f
     assert main(command) == 0  # of a version that kept no configurations
 
 
-def test_a_training_that_ends_too_early_is_no_point(file, tmp_path, monkeypatch):
+def test_a_training_that_ends_too_early_is_refused_and_not_measured(file, tmp_path, monkeypatch):
     made = jobs.Jobs(where(), tmp_path)
-    monkeypatch.setattr(jobs.mpi_job, "output", lambda *_: (75, "no room on the disk"))
+    ended = mpi_job.Child(75, "", "no room on the disk")
+    monkeypatch.setattr(jobs.mpi_job, "run_child", lambda *_: ended)
     variant = variants.read([file("a"), file("b")], [])[0]
     assert made.train(variant, tmp_path / "run", 1, ())[1] is False
     with pytest.raises(Refusal, match="jobs.log"):

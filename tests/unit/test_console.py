@@ -3,6 +3,7 @@
 import logging
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import time
 
 import pytest
 
-from az_mpi.telemetry import console, summary
+from az_mpi.telemetry import console, progress_bar, summary
 
 
 class Lines(logging.Handler):
@@ -26,7 +27,7 @@ class Lines(logging.Handler):
 def progress_lines(updates, shown=True):
     logger, lines = logging.Logger("test"), Lines()
     logger.addHandler(lines)
-    progress = console.ProgressBar(logger, shown, "self-play", "games")
+    progress = progress_bar.ProgressBar(logger, shown, "self-play", "games")
     progress.on_terminal = False
     for done, total in updates:
         progress.update(done, total)
@@ -34,16 +35,16 @@ def progress_lines(updates, shown=True):
     return lines.lines
 
 
-def test_a_file_gets_a_line_each_quarter_and_none_at_the_end():
+def test_progress_without_a_terminal_is_a_line_each_quarter_and_none_at_the_end():
     lines = progress_lines([(done, 100) for done in range(101)])
     assert lines == [f"self-play: {done} of 100 games" for done in (25, 50, 75)]
 
 
-def test_a_jump_gives_one_line():
+def test_progress_that_jumps_over_two_quarters_is_one_line():
     assert progress_lines([(60, 100), (60, 100), (61, 100)]) == ["self-play: 60 of 100 games"]
 
 
-def test_only_root_shows_progress():
+def test_progress_is_shown_by_root_only():
     assert progress_lines([(50, 100)], shown=False) == []
 
 
@@ -71,8 +72,8 @@ def said(program, launched, output):
 
 
 @pytest.mark.parametrize("launched", [True, False])
-def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
-    program = "import sys; from az_mpi.telemetry import console; sys.stderr.write(str(console.on_terminal()))"
+def test_the_output_of_the_launcher_decides_whether_there_is_a_terminal(launched):
+    program = "import sys; from az_mpi.telemetry.progress_bar import on_terminal; sys.stderr.write(str(on_terminal()))"
     ours, theirs = pty.openpty()
     assert said(program, launched, theirs) == b"True"
     assert said(program, launched, subprocess.DEVNULL) == b"False"
@@ -80,18 +81,46 @@ def test_the_launchers_output_decides_whether_there_is_a_terminal(launched):
     os.close(theirs)
 
 
-def test_a_bar_is_drawn_on_a_terminal_even_of_unknown_size():
+def test_a_bar_on_a_terminal_of_unknown_size_shows_its_share_and_is_removed_at_the_end():
     program = (
-        "import logging; from az_mpi.telemetry.console import ProgressBar\n"
-        "bar = ProgressBar(logging.Logger('test'), True, 'self-play', 'games'); bar.update(0, 8); bar.update(4, 8)\n"
-        "bar.bar.refresh()"
+        "import logging; from az_mpi.telemetry import progress_bar; progress_bar.DRAW_EVERY_S = 0\n"
+        "bar = progress_bar.ProgressBar(logging.Logger('test'), True, 'self-play', 'games')\n"
+        "bar.update(0, 8); bar.update(4, 8); bar.close()"
     )
     ours, theirs = pty.openpty()  # 0 by 0, like the one that mpirun gives a rank
     said(program, False, theirs)
     assert select.select([ours], [], [], 0)[0], "nothing was drawn"
-    assert b"self-play:  50%" in os.read(ours, 1 << 16)
+    none, half, removed = os.read(ours, 1 << 16).decode().split("\r")[1:]
+    assert none == "self-play [........................] 0 of 8 games\x1b[K"
+    assert re.match(r"self-play \[############\.{12}\] 4 of 8 games, [0-9.,]+/s, [0-9]+ s left", half)
+    assert removed == "\x1b[K"
     os.close(ours)
     os.close(theirs)
+
+
+ITERATION = {"num_games": 1200, "num_positions": 26400, "num_steps": 31, "train_s": 2.5, "policy_loss": 1.5}
+PLAYED = {
+    "num_games_asked": 1000,
+    "games_per_s": 40.0,
+    "simulations_per_s": 26000.4,
+    "meanwhile_simulations_per_s": 1000.0,
+    "cache_hit_rate": 0.5,
+    "mean_length": 22.0,
+    "first_player_score": 0.625,
+    "play_s": 30.0,
+}
+
+
+def test_an_iterations_line_has_its_games_rates_losses_and_seconds():
+    assert summary.iteration_line(ITERATION | PLAYED) == (
+        "  1,200 games (40.0/s), 1,000 asked for, 26,400 positions, 26,000 simulations/s (1,000/s meanwhile), 50 % "
+        "from the cache, length 22.0, first player scores 0.62; 31 steps, policy loss 1.500; play 30.0 s, train 2.5 s"
+    )
+
+
+def test_the_line_of_an_iteration_that_was_resumed_in_its_training_has_no_rates_of_play():
+    resumed = ITERATION | {"num_games": 0, "num_positions": 0}
+    assert summary.iteration_line(resumed) == "  0 games, 0 positions; 31 steps, policy loss 1.500; train 2.5 s"
 
 
 def test_evaluation_lines_name_every_figure():
@@ -114,7 +143,7 @@ def test_evaluation_lines_name_every_figure():
 
 
 @pytest.mark.parametrize("hangs", [False, True])
-def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch, hangs):
+def test_a_file_system_that_hangs_does_not_delay_the_run(tmp_path, monkeypatch, hangs):
     answers, write = threading.Event(), console._write
     monkeypatch.setattr(console, "LAST_LINES_S", 0.5 if hangs else 30)
     monkeypatch.setattr(console, "_write", lambda file, text: answers.wait(30) and write(file, text))

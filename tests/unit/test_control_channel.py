@@ -30,7 +30,7 @@ def test_a_deadline_stops_the_run_by_roots_clock_alone():
     assert Requests().tell(is_root=True) == (False, False)
 
 
-def test_ranks_hear_of_it_by_the_sums_they_exchange_anyway(world):
+def test_ranks_hear_of_the_deadline_by_the_sums_that_they_exchange_anyway(world):
     requests = Requests(time.monotonic() - 1)
     in_step = ControlChannel(world, requests, every_s=0.0)
     in_step.poll()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from az_mpi.core.host_facts import HostFacts, cpu_quotas
+from az_mpi.core.host_facts import cpu_quotas
 from az_mpi.mpi.cores import Allowed, in_words, share
 
 EIGHT = list(range(8))
@@ -89,7 +89,7 @@ def test_a_quota_is_divided_among_the_ranks_of_its_group_and_rounded_down():
 
 
 def test_ranks_in_groups_of_their_own_do_not_share_a_quota():
-    """Two containers on one host; and groups of two hosts with the same key."""
+    """Such groups are those of two containers on one host, and those of two hosts even if their keys are equal."""
     assert shares(("a", EIGHT, {"g": 3.0}), ("a", EIGHT, {"h": 2.0})) == [3, 2]
     assert shares(("a", EIGHT, {"g": 3.0}), ("b", EIGHT, {"g": 3.0})) == [3, 3]
     assert shares(("a", EIGHT, {"pod": 4.0, "g": 3.0}), ("a", EIGHT, {"pod": 4.0, "h": 3.0})) == [2, 2]
@@ -99,10 +99,3 @@ def test_the_table_names_a_quota_that_limits_a_rank():
     assert in_words(8, Allowed("a", EIGHT, {})) == "8"
     assert in_words(8, Allowed("a", EIGHT, {"g": 8.0})) == "8"
     assert in_words(2, Allowed("a", EIGHT, {"g": 2.5, "h": 7.0})) == "2, quota 2.5"
-
-
-def test_launch_gives_libraries_no_more_threads_than_the_quota():
-    facts = HostFacts.look(".").to_dict() | {"cores": EIGHT}
-    assert HostFacts(**facts | {"quota": None}).usable_cores() == 8
-    assert HostFacts(**facts | {"quota": 2.5}).usable_cores() == 2.5
-    assert HostFacts(**facts | {"quota": 20.0}).usable_cores() == 8

@@ -1,4 +1,4 @@
-"""What the doctor makes of what it finds: judgements of made-up facts, and its figures."""
+"""The doctor's checks of made-up facts, its trials of this machine, and its predictions."""
 
 import errno
 import fcntl
@@ -97,15 +97,15 @@ def test_ranks_where_all_is_well_have_no_warning():
 
 
 @pytest.mark.parametrize(
-    "ulfm, on, said", [(False, False, "no ULFM"), (True, False, "there but off"), (True, True, "ULFM is on")]
+    "ulfm, on, said", [(False, False, "no ULFM"), (True, False, "available but off"), (True, True, "ULFM is on")]
 )
-def test_ulfm_is_told_and_is_no_problem(ulfm, on, said):
+def test_the_state_of_ulfm_is_reported_and_is_no_problem(ulfm, on, said):
     [_, _, check] = diagnosis.mpi([rank(mpi4py__ulfm=ulfm, mpi4py__ulfm_on=on)], None)
     assert check.level == OK and said in check.text
 
 
 @pytest.mark.parametrize("on, level", [(True, WARNING), (False, OK)])
-def test_an_open_mpi_that_crashes_at_a_loss_is_told_where_ranks_are_to_be_survived(on, level):
+def test_an_open_mpi_that_crashes_at_a_loss_gets_a_warning_if_ulfm_is_on(on, level):
     [_, _, check] = diagnosis.mpi([rank(mpi4py__mpi_version="5.0.11", mpi4py__ulfm_on=on)], None)
     assert check.level == level and ("5.0.11 can itself crash" in check.text) == on
 
@@ -130,7 +130,7 @@ def test_a_low_thread_level_is_a_problem_of_the_ranks_that_have_it():
         ("Open MPI", "5.0.9", "a site's own script", None),
     ],
 )
-def test_whether_a_launcher_is_of_this_mpi(vendor, version, said, same):
+def test_a_launchers_version_shows_whether_it_is_of_this_mpi(vendor, version, said, same):
     assert diagnosis.same_mpi(vendor, version, said) is same
 
 
@@ -145,17 +145,17 @@ def test_whether_a_launcher_is_of_this_mpi(vendor, version, said, same):
         (None, None, WARNING),
     ],
 )
-def test_the_mpirun_on_path_is_judged(tool, started_by, level):
+def test_the_level_of_the_mpirun_on_path_depends_on_its_mpi_and_on_who_started_the_job(tool, started_by, level):
     found = diagnosis.launcher([rank(mpirun=tool)], started_by)
     assert levels(found)["mpirun"] == level
 
 
-def test_without_mpirun_srun_will_do():
+def test_a_missing_mpirun_is_not_reported_under_srun():
     assert "mpirun" not in levels(diagnosis.launcher([rank(mpirun=None)], "srun"))
 
 
 @pytest.mark.parametrize("backend, level", [("horovod", PROBLEM), ("ddp", WARNING), ("auto", WARNING)])
-def test_horovod_must_be_there_where_it_is_used(backend, level):
+def test_a_missing_horovod_is_a_problem_only_if_the_configuration_asks_for_it(backend, level):
     broken = rank()
     broken["libraries"]["horovod"] = {"error": "ImportError: none here"}
     found = diagnosis.libraries([rank(), broken], backend) + diagnosis.horovod([rank(), broken], backend)
@@ -207,7 +207,7 @@ def test_ranks_may_lack_horovod_where_another_library_would_do(backend, other, l
     assert check.level == level and "horovod" in check.text
 
 
-def test_devices_are_tables_and_broken_or_shared_ones_are_told():
+def test_devices_are_in_a_table_and_broken_shared_or_unused_ones_are_reported():
     torch = {"cuda_build": "13.0", "devices": [GPU, GPU | {"uuid": "b"}], "bf16": True, "nccl": "2.29.7"}
     ranks = [rank() for _ in range(3)]
     for local_rank, one in enumerate(ranks):
@@ -237,19 +237,19 @@ def test_devices_are_tables_and_broken_or_shared_ones_are_told():
         ({"num_cores": 2, "cores": [0, 1], "load": 5.0}, 1, "a load of 5.0 on 2 cores"),
     ],
 )
-def test_cores_that_ranks_cannot_use_are_told(cores, num_ranks, said):
+def test_too_few_or_busy_cores_get_a_warning(cores, num_ranks, said):
     found = machine.cores([rank(**cores) for _ in range(num_ranks)])
     assert said in words(found, WARNING)
 
 
-def test_ranks_within_a_quota_are_told_how_many_cores_they_use():
+def test_the_cores_that_ranks_use_within_a_quota_are_reported():
     [check] = machine.cores([rank(quotas={"a": 2.5}), rank(quotas={"a": 2.5})])
     assert check.level == OK and "quota of 2.5: the ranks use 1 + 1" in check.text
     _, table = machine.devices([rank(quotas={"a": 2.5, "b": 100.0}), rank("node2", quotas={"a": 9.0})])
     assert [row[2] for row in table] == ["cores", "2, quota 2.5", "8"]
 
 
-def test_variables_that_keep_threads_from_cores_are_told():
+def test_variables_that_may_keep_threads_off_cores_get_a_warning():
     assert machine.threads([rank(threads={"NUMBA_NUM_THREADS": "64"})]) == []
     assert machine.threads([rank(threads={"NUMBA_NUM_THREADS": "2"})])[0].level == WARNING
     [check] = machine.threads([rank(threads={"OMP_PROC_BIND": "true"}), rank()])
@@ -257,7 +257,7 @@ def test_variables_that_keep_threads_from_cores_are_told():
     assert machine.threads([rank()]) == []
 
 
-def test_too_little_memory_is_told_by_host():
+def test_too_little_memory_gets_a_warning_for_its_host():
     memory = {"total_bytes": 2**36, "available_bytes": 2**35, "limit_bytes": 3 * 2**29}
     found = machine.memory([rank(memory=memory), rank(memory=memory), rank("node2")])
     assert "node1" in words(found, WARNING) and "limit of 1.50 GiB, for 2 ranks" in words(found, WARNING)
@@ -302,14 +302,14 @@ def test_folders_made_on_the_way_are_removed_and_others_stay(tmp_path):
         folder.make(tmp_path / "a" / "somebody else's" / "c")
 
 
-def test_what_a_file_system_cannot_do_is_told(tmp_path):
+def test_the_trial_of_a_folder_names_the_error_of_its_file_system(tmp_path):
     folder.write_twice(tmp_path, 0)
     assert (tmp_path / "rank-0").read_text() == "0"
     assert "No such file" in checks.tried(folder.write_twice, Path("/proc"), 0)[1]
 
 
-def test_a_file_system_without_locks_and_hard_links_will_do(tmp_path, monkeypatch):
-    """A run takes its lock by O_EXCL and a beat (lock.py), and makes do without links (files.claim_text)."""
+def test_a_run_needs_neither_locks_nor_hard_links_of_its_file_system(tmp_path, monkeypatch):
+    """A run takes its lock with O_EXCL and a beat (lock.py), and claims files without hard links (files.claim_text)."""
 
     def not_here(*_, **__):
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
@@ -344,7 +344,7 @@ def test_mounts_are_found_by_the_longest_point(tmp_path):
     assert folder._kind(["/", "ext4", "rw"], 2**20).level == WARNING
 
 
-def test_waiting_for_a_file_has_an_end(monkeypatch):
+def test_waiting_for_a_file_ends_with_a_timeout(monkeypatch):
     monkeypatch.setattr(folder, "SEEN_S", 0.1)
     with pytest.raises(TimeoutError, match="waited"):
         folder.wait_for(lambda: False)
@@ -379,7 +379,7 @@ def settings(**overrides):
     )
 
 
-def test_predictions_by_hand():
+def test_predictions_are_those_computed_by_hand():
     # 9 games/s: 10 s of play; 90 games of 10 moves, twice each: 1,800 samples, 18 steps, 9 s.
     said = trial.predict(settings(), FIGURES)
     assert said["games_per_s"] == 9 and said["play_s"] == 10 and said["train_s"] == 9 and said["num_steps"] == 18
@@ -401,7 +401,7 @@ def test_predictions_by_hand():
     assert alone["play_s"] == 15 and alone["hours"] == pytest.approx(36 * 24 / 3600)
 
 
-def test_a_slow_rank_and_a_full_host_are_told():
+def test_a_slow_rank_and_a_host_with_too_little_memory_get_warnings():
     figures = FIGURES | {"moves_per_s": [60.0, 60.0, 20.0], "trainers": [True] * 3, "peak_bytes": [2**33] * 3}
     found, lines, more = trial.examine([rank(), rank(), rank("node2")], settings(), figures, shown=True)
     assert "rank 2 at less than half" in words(found, WARNING) and "assumed" in lines[0]
@@ -425,13 +425,13 @@ def test_random_samples_are_positions_of_the_game(name):
     assert len(game.initial(1)) == 1 and (rows["state"][: trial.RANDOM_GAMES] == game.initial(1)).all()
 
 
-def test_a_network_that_tells_draws_apart_is_tried_too():
+def test_random_samples_have_three_values_for_a_network_with_wdl():
     game, settings = games.make("tictactoe"), models.Network(blocks=1, channels=8, heads=("policy", "wdl"))
     rows = trial.random_samples(game, untrained(settings=settings, game=game).heads, np.random.default_rng(1))[0].rows
     assert rows["value"].shape[1:] == (3,)
 
 
-def test_ranks_and_errors_in_words():
+def test_ranks_and_errors_are_put_in_words():
     assert checks.ranks_in_words([3]) == "rank 3" and checks.ranks_in_words([5, 0, 1, 2]) == "ranks 0-2, 5"
     assert checks.tried(lambda: 3) == (3, None)
     assert checks.tried(open, "/nowhere/x")[1] == "No such file or directory: /nowhere/x"

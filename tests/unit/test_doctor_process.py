@@ -16,7 +16,7 @@ pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
 
 
-def test_what_hangs_ends_the_process_and_says_where():
+def test_a_step_that_hangs_ends_the_process_and_is_named():
     program = "import time\nfrom az_mpi.doctor import job\nwith job.watch('waiting', limit_s=0.3): "
     hangs, ends = ([sys.executable, "-c", program + rest] for rest in ("time.sleep(60)", "0\ntime.sleep(1)"))
     done = subprocess.run(hangs, cwd=ROOT, capture_output=True, text=True, timeout=50)
@@ -24,7 +24,7 @@ def test_what_hangs_ends_the_process_and_says_where():
     assert subprocess.run(ends, cwd=ROOT, timeout=50).returncode == 0
 
 
-def test_what_was_written_is_removed_also_when_the_process_is_killed(tmp_path):
+def test_files_of_the_doctor_are_removed_even_if_it_is_killed(tmp_path):
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / "a/b/file").write_text("")
     program = (
@@ -53,7 +53,7 @@ def test_wrong_options_are_refused(options, said):
         command.parse(options)
 
 
-def test_values_are_json_or_words():
+def test_values_of_set_are_json_or_words():
     options = command.parse(["--config_file", "x", "--set", "seed=3", "--set", "network.engine=uniform"])
     assert dict(options.set) == {"seed": 3, "network.engine": "uniform"}
 
@@ -77,7 +77,7 @@ def test_a_wrong_configuration_is_refused_before_anything_is_tried(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_horovod_and_on_a_read_only_folder_it_says_so(tmp_path):
+def test_a_missing_horovod_and_a_read_only_folder_are_reported(tmp_path):
     path = module(tmp_path / "m", "horovod", "raise ImportError('made up')")
     done = doctor("--logdir", "/proc/runs", PYTHONPATH=path)
     said = " ".join(done.stdout.split())
@@ -88,7 +88,7 @@ def test_without_horovod_and_on_a_read_only_folder_it_says_so(tmp_path):
     assert said.endswith(" 1 problem: a run would not start here")
 
 
-def test_without_mpi_and_torch_the_rest_is_still_told(tmp_path):
+def test_without_mpi_and_torch_the_other_checks_are_still_made(tmp_path):
     module(tmp_path / "m", "torch", "raise OSError('libtorch.so: made up')")
     path = module(tmp_path / "m", "mpi4py", "raise ImportError('made up')")
     done = doctor("--json", "--logdir", tmp_path / "runs", PYTHONPATH=path)
@@ -115,6 +115,6 @@ def test_without_mpi_and_torch_the_rest_is_still_told(tmp_path):
         ),
     ],
 )
-def test_a_launcher_of_another_mpi_is_told_by_its_first_rank(variables, said):
+def test_the_first_rank_reports_a_launcher_of_another_mpi(variables, said):
     done = doctor("--logdir", "/proc/runs", **variables)
     assert done.returncode == 1 and said in " ".join(done.stdout.split())

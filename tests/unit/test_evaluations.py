@@ -32,7 +32,7 @@ def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("where", ["listdir", "open"])
-def test_a_best_network_that_cannot_be_read_now_is_none_to_pass_over(tmp_path, monkeypatch, where):
+def test_a_best_network_that_cannot_be_read_now_is_not_passed_over(tmp_path, monkeypatch, where):
     """Nor does a folder that cannot be read count as an empty one."""
     (tmp_path / "best").mkdir()
     for number in (1, 2):

@@ -129,7 +129,7 @@ RULES = """
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_rules_are_those_in_python(browser, name):
+def test_the_rules_in_javascript_are_those_in_python(browser, name):
     """Random games, move by move: legal moves and their names, the result, the board and the network's input."""
     game, rng = games.make(name), np.random.default_rng(5)
     expected = [random_game(game, rng) for _ in range(3 if game.max_plies > 100 else 12)]
@@ -178,7 +178,7 @@ def player_of(network):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_searches_with_equal_evaluations_are_equal_visit_by_visit(browser, name):
+def test_searches_in_javascript_and_python_are_equal_visit_by_visit(browser, name):
     """A new network says 0 for all: every choice of the search is then a tie, or by exact numbers."""
     network, rng = found(name, make=untrained), np.random.default_rng(1)
     moves, states = openings(network.game, 4, rng)
@@ -264,7 +264,7 @@ def ask(browser, what, argument=None):
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_a_whole_game_is_played_by_clicks(browser, opened, name):
+def test_a_game_is_played_to_its_end_by_clicks(browser, opened, name):
     """A person clicks at random, the network answers; what the page says of the game is what the rules say."""
     game, rng = opened(found(name, simulations=4)).game, np.random.default_rng(3)
     ask(browser, "analysing", False)
@@ -293,7 +293,7 @@ def test_a_whole_game_is_played_by_clicks(browser, opened, name):
     assert ("won" in browser.run("$('status').textContent")) == (result != 0) and len(words) >= 5
 
 
-def test_a_click_during_which_the_page_is_told_more_counts(browser, opened):
+def test_a_click_counts_although_the_state_changes_during_it(browser, opened):
     opened(found("connect4", simulations=4))
     x, y = browser.run(
         "(() => { const box = document.querySelector('[data-cell=\"0,3\"]').getBoundingClientRect();"
@@ -311,7 +311,7 @@ def test_a_click_during_which_the_page_is_told_more_counts(browser, opened):
 
 
 def test_the_network_plays_itself_as_in_python(browser, opened):
-    """With the tree kept between the moves, as `az_mpi web` has it."""
+    """The tree is kept between the moves, as `az_mpi web` does it."""
     network = opened(found("connect4", simulations=30))
     session = Session(player_of(network))
     while not session.over:
@@ -343,7 +343,7 @@ def test_the_network_answers_a_move_that_is_made_again(browser, opened):
         assert browser.run("[state.moves[0], state.moves.length]") == ["4", 2]
 
 
-def test_back_and_forth_and_the_strength(browser, opened):
+def test_the_page_goes_back_and_forth_and_changes_the_strength(browser, opened):
     opened(found("connect4", simulations=4))
     ask(browser, "humans", [0, 1])
     for word in "4453":

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from helpers import after, board, stones
+from helpers import Corridor, after, board, stones
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
-from az_mpi.games.base import Game
+from az_mpi.games.base import Board, Game, board_after
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
 BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)
@@ -208,3 +208,20 @@ def test_the_name_of_a_game_makes_it_again():
 def test_unknown_name_is_refused_with_those_there_are():
     with pytest.raises(Refusal, match='allowed: "connect4" or .*"tictactoe"'):
         games.make("chess")
+
+
+def test_a_game_that_has_a_board_and_no_drawing_of_its_own_shows_the_board_and_else_the_states_numbers():
+    hexagons = Board(np.array([[0, -1], [1, 2], [-1, -2]], np.int8), shape="hex")
+    boarded = type("Boarded", (Corridor,), {"show": Game.show, "board": lambda self, state: hexagons})()
+    assert boarded.show(boarded.initial(1)[0]) == "X .\n O #\n  ."
+    bare = type("Bare", (Corridor,), {"show": Game.show})()
+    assert bare.show(bare.initial(1)[0]) == "[2 0]"
+
+
+def test_the_board_after_a_move_names_the_cells_that_it_filled_and_left():
+    game = games.make("breakthrough(columns=4,rows=6)")
+    before = game.initial(1)[0]
+    assert board_after(game, None, before).last == board_after(game, None, before).left == ()
+    then = game.play(before[None], np.array([game.text_to_action(before, "a2a3")]))[0]
+    moved = board_after(game, before, then)
+    assert (moved.last, moved.left) == (((3, 0),), ((4, 0),))

@@ -65,7 +65,7 @@ acts[sys.argv[1]]()
         ("beside", False),
     ],
 )
-def test_asleep_is_who_waits_in_one_place_while_nobody_works(act, asleep):
+def test_a_process_whose_main_thread_waits_in_one_place_while_no_thread_works_is_asleep(act, asleep):
     said = subprocess.run([sys.executable, "-c", PROGRAM, act], cwd=ROOT, capture_output=True, text=True, check=True)
     seconds = float(said.stdout)
     assert seconds > 1.2 if asleep else seconds < 1.2
@@ -134,19 +134,19 @@ def live(clock, ranks, seconds):
 FINE, SLEEPS, HANGS = {}, {"slept_s": 0.1}, {"slept_s": 0.1, "answers": False}
 
 
-def test_nobody_leaves_and_nothing_is_tried_while_all_get_on(clock, make):
+def test_while_no_rank_is_held_up_none_leaves_and_no_file_is_tried(clock, make):
     ranks = make(FINE, FINE, FINE)
     assert live(clock, ranks, 500) == [] and not any(map(is_asked, ranks.values()))
 
 
-def test_who_does_not_get_at_its_files_leaves_where_another_does(clock, make):
+def test_a_rank_that_the_folder_does_not_answer_leaves_if_it_answers_another(clock, make):
     """Rank 0 hangs, and so do the files of its host's other rank, which has noticed nothing yet."""
     left = live(clock, make(HANGS, {"answers": False}, FINE), 200)
     assert [rank for _, rank, _ in left] == [0, 1] and all(40 <= second <= 42 for second, _, _ in left)
     assert all(why.endswith("but answers rank 2") for _, _, why in left)
 
 
-def test_nobody_leaves_where_nobody_gets_at_the_files(clock, make):
+def test_where_the_folder_answers_no_rank_none_leaves(clock, make):
     assert live(clock, make(HANGS, {"answers": False}), 300) == []
 
 
@@ -160,7 +160,7 @@ def test_a_file_system_may_answer_one_rank_later_than_another(clock, make):
     assert live(clock, ranks, 100) == [] and not any(map(is_asked, ranks.values()))
 
 
-def test_who_comes_back_now_and_then_is_not_left_out(clock, make):
+def test_a_rank_that_the_folder_answers_now_and_then_stays(clock, make):
     """Its files are slow, and another one's are not: it has an answer every 15 s."""
     ranks = make(HANGS, FINE)
     for _ in range(20):
@@ -170,12 +170,12 @@ def test_who_comes_back_now_and_then_is_not_left_out(clock, make):
         assert live(clock, ranks, 1) == []
 
 
-def test_who_sleeps_and_gets_at_its_files_leaves(clock, make):
+def test_a_rank_that_sleeps_though_the_folder_answers_it_leaves(clock, make):
     [(second, rank, why)] = live(clock, make(FINE, SLEEPS), 200)
     assert rank == 1 and 40 <= second <= 42 and why.startswith("asleep for ")
 
 
-def test_of_several_who_sleep_the_first_one_leaves_and_no_other_for_long(clock, make):
+def test_of_several_ranks_that_sleep_the_first_one_leaves_and_no_other_for_long(clock, make):
     """Such as a file that hangs, which root and then the next root read."""
     ranks = make(FINE, SLEEPS, SLEEPS)
     ranks[2].slept_s = 1.5
@@ -192,11 +192,11 @@ def test_a_rank_that_sleeps_less_than_the_limit_stays(clock, make):
     assert live(clock, ranks, 100) == [] and not any(map(is_asked, ranks.values()))
 
 
-def test_a_writer_that_is_slow_is_no_reason_where_the_folder_answers(clock, make):
+def test_a_rank_whose_writer_is_slow_stays_where_the_folder_answers(clock, make):
     assert live(clock, make({"writing_s": 1000.0}, FINE), 200) == []
 
 
-def test_a_writer_whose_folder_does_not_answer_is_one(clock, make):
+def test_a_rank_whose_writer_waits_for_a_folder_that_does_not_answer_leaves(clock, make):
     [(_, rank, _)] = live(clock, make({"writing_s": 1000.0, "answers": False}, FINE), 200)
     assert rank == 0
 
@@ -210,7 +210,7 @@ def test_hang_s_of_0_turns_hang_detection_off(tmp_path):
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_in_a_recovery_it_waits_until_it_knows(clock, make, answers):
+def test_in_a_recovery_a_rank_waits_until_it_knows_whether_the_folder_answers(clock, make, answers):
     """Rank 0 has left: its neighbour, which was asked a moment ago, must not become root unless its files answer."""
     ranks = make({"slept_s": 20.0, "answers": False}, {"answers": False}, FINE)
     live(clock, ranks, 15)
@@ -221,7 +221,7 @@ def test_in_a_recovery_it_waits_until_it_knows(clock, make, answers):
     assert clock.now - begun == pytest.approx(0 if answers else 20 - 12, abs=0.1)  # asked for 12 s
 
 
-def test_where_nobody_was_asked_a_recovery_waits_for_nothing(clock, make):
+def test_a_recovery_does_not_wait_where_no_rank_was_held_up(clock, make):
     [rank] = make(FINE).values()
     rank.beat()
     begun = clock.now
@@ -251,7 +251,7 @@ def test_the_probe_of_a_folder_makes_and_removes_a_file(tmp_path, monkeypatch):
     probe.close()
 
 
-def test_what_a_file_system_says_that_is_gone_is_no_answer(tmp_path, clock, monkeypatch):
+def test_an_error_of_a_file_system_that_is_gone_is_no_answer(tmp_path, clock, monkeypatch):
     """Such as ESTALE; that it is full is one."""
     said = [errno.ESTALE]
 
@@ -262,8 +262,8 @@ def test_what_a_file_system_says_that_is_gone_is_no_answer(tmp_path, clock, monk
     probe = FolderProbe(tmp_path / ".probe.tmp", 0.01, clock)
     probe.want(True)
     clock.now += 3
-    probe.start()
+    probe.try_once()
     assert probe.silent_s() == 3 and not probe.answered_within(1e9)
     said[0] = errno.ENOSPC
-    probe.start()
+    probe.try_once()
     assert probe.silent_s() == 0 and probe.answered_within(1.0)

@@ -57,7 +57,7 @@ def heard(listener, rank=1):
     return listener.beats()[rank].content
 
 
-def test_a_datagram_is_read_by_who_knows_the_token_alone():
+def test_only_a_reader_with_the_token_can_read_a_datagram():
     assert unpack(TOKEN, pack(TOKEN, {"a": [1, "x"]})) == {"a": [1, "x"]}
     assert unpack("another", pack(TOKEN, {"a": 1})) is None
     datagram = bytearray(pack(TOKEN, {"a": 1}))
@@ -215,7 +215,7 @@ def test_last_words_are_said_until_root_has_acted_on_them():
     listener.close()
 
 
-def test_last_words_to_nobody_end_in_a_bounded_time(monkeypatch):
+def test_last_words_that_no_root_answers_end_in_a_bounded_time(monkeypatch):
     monkeypatch.setattr(heartbeat, "LAST_WORDS_S", 0.2)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -244,7 +244,7 @@ def test_every_rank_of_a_world_finds_root(world, tmp_path):
     monitor.close()
 
 
-def test_who_falls_silent_is_missed_once_and_who_says_farewell_is_not(say, listener, monkeypatch):
+def test_a_rank_that_falls_silent_is_missed_once_and_one_that_says_farewell_is_not(say, listener, monkeypatch):
     """Rank 0 was never heard, 1 falls silent, 2 says that it ends."""
     missed = []
     monkeypatch.setattr(listener, "_silence_s", 0.6)

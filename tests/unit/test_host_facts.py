@@ -1,4 +1,4 @@
-"""What a host is and has."""
+"""The facts of a host."""
 
 import json
 import platform
@@ -19,14 +19,14 @@ def test_facts_of_this_host_survive_json():
     assert HostFacts(**json.loads(json.dumps(facts.to_dict()))) == facts
 
 
-def test_where_there_is_nothing_it_says_so(tmp_path):
-    """No az_mpi, no packages; and only the text of the file."""
+def test_what_a_host_lacks_is_none_or_empty(tmp_path):
+    """A Python without packages runs the text of the file, for a folder without az_mpi."""
     program = (ROOT / "az_mpi/core/host_facts.py").read_text() + f"\nprint(HostFacts.look({str(tmp_path)!r}))\n"
     done = subprocess.run([sys.executable, "-I", "-S", "-"], input=program, capture_output=True, text=True, check=True)
     assert "az_mpi=None, sources={}" in done.stdout and "'torch': None" in done.stdout and "networks=[]" in done.stdout
 
 
-def test_one_hash_tells_of_names_and_contents(tmp_path):
+def test_the_hash_of_sources_depends_on_names_and_contents(tmp_path):
     def sources():
         return HostFacts.look(tmp_path).sources_hash()
 

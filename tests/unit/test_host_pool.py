@@ -1,4 +1,4 @@
-"""Which hosts a job gets: as hosts are lost, come back, are added and removed."""
+"""Which hosts a job gets when hosts are lost, come back, are added or removed."""
 
 from argparse import Namespace
 
@@ -28,7 +28,7 @@ def test_a_host_that_is_lost_often_is_waited_for_longer(host_pool):
     assert waits == [30, 60, 120, 240, 480, 960, 1920, 3600, 3600] and host_pool.may_return("a")
 
 
-def test_widths(host_pool):
+def test_a_job_gets_the_answering_hosts_and_at_most_np_ranks(host_pool):
     def width(*names):
         chosen, np = host_pool.choose(names)
         return ",".join(map(str, chosen)), np
@@ -49,13 +49,13 @@ def test_widths(host_pool):
         ("a", [], "among the hosts already"),
     ],
 )
-def test_changes_that_cannot_be(host_pool, add, remove, says):
+def test_changes_that_do_not_fit_the_hosts_are_refused(host_pool, add, remove, says):
     with pytest.raises(Refusal, match=says):
         host_pool.check(hosts.parse(add) if add else [], remove)
 
 
-def test_hosts_have_slots_from_the_start():
-    """Each host is asked for a GPU for each of them."""
+def test_hosts_without_slots_get_those_of_gpus_at_once():
+    """The check of a host, before the first job, counts a GPU for each slot."""
     made = HostPool(lambda: hosts.parse("a,b"), gpus=4)
     assert made.wanted() == [hosts.Host("a", 4), hosts.Host("b", 4)]
 

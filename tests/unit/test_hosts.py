@@ -1,4 +1,4 @@
-"""Lists of hosts: what good ones mean, and that whatever ssh or a shell could read otherwise is refused."""
+"""Lists of hosts: what they mean; names that ssh or a shell could misread are refused."""
 
 import os
 import string
@@ -22,7 +22,7 @@ from az_mpi.launch.hosts import Host
         ("a" * 63 + "." + "b" * 63, [Host("a" * 63 + "." + "b" * 63)]),
     ],
 )
-def test_good_lists(text, expected):
+def test_a_list_of_hosts_is_read_as_written(text, expected):
     assert hosts.parse(text) == expected
 
 
@@ -125,12 +125,12 @@ def test_bad_entries_are_refused(entry, says):
 
 
 @pytest.mark.parametrize("text", ["a:2,a:2", "a,A", "b,a:1,c,a:3"])
-def test_a_host_is_there_once(text):
-    with pytest.raises(Refusal, match="the host is there twice"):
+def test_a_host_that_is_listed_twice_is_refused(text):
+    with pytest.raises(Refusal, match="the host is listed twice"):
         hosts.parse(text)
 
 
-def test_every_problem_is_in_the_one_block():
+def test_ten_problems_of_a_list_are_shown_and_the_others_counted():
     with pytest.raises(Refusal) as refused:
         hosts.parse("-a,b:0,ok,c@d," + "$," * 20)
     lines = str(refused.value).split("\n")
@@ -138,7 +138,7 @@ def test_every_problem_is_in_the_one_block():
     assert "'-a'" in lines[1] and "'b:0'" in lines[2] and "'c@d'" in lines[3] and lines[11] == "  ... and 14 more"
 
 
-def test_too_many_hosts():
+def test_more_than_4096_hosts_are_refused():
     assert len(hosts.parse(",".join(f"n{k}" for k in range(4096)))) == 4096
     with pytest.raises(Refusal, match="4097 hosts: at most 4096"):
         hosts.parse(",".join(f"n{k}" for k in range(4097)))
@@ -162,7 +162,7 @@ def write(folder, content):
         (b"\xef\xbb\xbfnode1\n", [Host("node1")]),
     ],
 )
-def test_good_hostfiles(tmp_path, content, expected):
+def test_hostfiles_of_open_mpi_and_mpich_are_read(tmp_path, content, expected):
     assert hosts.read(write(tmp_path, content)) == expected
 
 
@@ -176,8 +176,8 @@ def test_good_hostfiles(tmp_path, content, expected):
         ("node1 slots=", "from 1 to 1024"),
         ("node1 slots = 2", "'slots' is not understood"),
         ("node1 2", "'2' is not understood"),
-        ("node1:2 slots=2", "the slots are there twice"),
-        ("node1 slots=2 slots=3", "the slots are there twice"),
+        ("node1:2 slots=2", "the slots are given twice"),
+        ("node1 slots=2 slots=3", "the slots are given twice"),
         ("node1 slots=4 max_slots=2", "slots is 4, max_slots 2"),
         ("node1 cpu=2", "'cpu=2' is not understood"),
         ("node1:2 ifname=eth0", "is not understood"),
@@ -213,7 +213,7 @@ def test_a_host_that_a_slurm_job_does_not_have_is_not_added():
         hosts.refuse_outside_job(hosts.parse("node3,node9:2"), job)
 
 
-def test_what_is_no_file_is_refused(tmp_path):
+def test_a_hostfile_that_is_no_plain_file_is_refused(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "none", "/dev/zero", tmp_path / "pipe", "a\x00b", ""):
         with pytest.raises(Refusal, match="^--hostfile"):
@@ -230,13 +230,13 @@ def test_what_is_no_file_is_refused(tmp_path):
         ("", "2", ""),
     ],
 )
-def test_the_nodes_of_a_slurm_job(nodes, tasks, expected):
+def test_the_nodes_of_a_slurm_job_are_its_hosts_and_its_tasks_their_slots(nodes, tasks, expected):
     found = hosts.from_slurm({"SLURM_JOB_NODELIST": nodes, "SLURM_TASKS_PER_NODE": tasks})
     assert ",".join(map(str, found)) == expected
 
 
 def test_options_without_hosts_mean_the_nodes_of_the_slurm_job_and_those_with_hosts_do_not(monkeypatch, tmp_path):
-    """As compare and suggest read them; launch, which they start, must get the same ones."""
+    """compare and suggest read the options like this; launch, which they start, must get the same hosts."""
     for name in ("SLURM_JOB_NODELIST", "SLURM_TASKS_PER_NODE"):
         monkeypatch.delenv(name, raising=False)
     parser = Parser("compare", "")
@@ -256,7 +256,7 @@ def test_options_without_hosts_mean_the_nodes_of_the_slurm_job_and_those_with_ho
 
 
 @pytest.mark.parametrize("nodes", ["-a", "$(id)", "n[1-999999]", "n[a-b]", "n[1-2", "a;b"])
-def test_what_is_no_list_of_slurm_nodes(nodes):
+def test_a_malformed_list_of_slurm_nodes_is_refused(nodes):
     with pytest.raises(Refusal, match="SLURM_JOB_NODELIST"):
         hosts.from_slurm({"SLURM_JOB_NODELIST": nodes})
 
@@ -275,7 +275,7 @@ def test_what_is_no_list_of_slurm_nodes(nodes):
         ("a:4,b", {"gpus": 4}, "a:4,b:4", 8),
     ],
 )
-def test_the_hosts_of_a_job(given, options, chosen, ranks):
+def test_options_choose_the_hosts_slots_and_ranks_of_a_job(given, options, chosen, ranks):
     found, np = hosts.choose(hosts.parse(given) if given else [], **options)
     assert (",".join(map(str, found)), np) == (chosen, ranks)
 
@@ -290,6 +290,6 @@ def test_the_hosts_of_a_job(given, options, chosen, ranks):
         ("a:2,b:4,c", {"gpus": 4}, "--gpus 4 asks for 4 ranks on each host, the list says a:2"),
     ],
 )
-def test_jobs_that_cannot_be(given, options, says):
+def test_options_that_do_not_fit_the_hosts_are_refused(given, options, says):
     with pytest.raises(Refusal, match=says):
         hosts.choose(hosts.parse(given) if given else [], **options)

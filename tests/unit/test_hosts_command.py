@@ -1,4 +1,4 @@
-"""python -m az_mpi hosts where nobody answers, and what it refuses; what a launch answers is in test_supervisor.py."""
+"""python -m az_mpi hosts if no launch answers, and what it refuses. Answers of a launch are in test_supervisor.py."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ STATUS = {
 }
 
 
-def test_a_run_that_no_launch_looks_after(tmp_path, capsys):
+def test_a_run_without_a_launch_is_shown_and_cannot_be_changed(tmp_path, capsys):
     (tmp_path / "status.json").write_text(json.dumps(STATUS))
     assert program(["hosts", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "job: running; no launch supervises it\n  n1: 1 rank\n"
@@ -61,8 +61,8 @@ def test_a_run_that_no_launch_looks_after(tmp_path, capsys):
     assert "no launch supervises" in said and "scancel" in said and sorted(tmp_path.iterdir()) == before
 
 
-def test_a_restart_is_not_told_by_the_status_of_the_job_before(tmp_path, capsys):
-    """One of two ranks, on a host that is lost, was the last job; the next one begins with the other host."""
+def test_a_job_being_started_is_not_shown_with_the_status_of_the_job_before(tmp_path, capsys):
+    """The last job had one of its two ranks left, on a host that is lost; the next one begins on the other host."""
     (tmp_path / "status.json").write_text(json.dumps(STATUS))
     state = {
         "id": "x",
@@ -100,7 +100,7 @@ def test_bad_requests_are_refused(words, says):
     assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_launch_that_is_gone_and_another_request(tmp_path, monkeypatch, capsys):
+def test_a_request_is_refused_if_its_launch_does_not_answer_or_another_one_waits(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("az_mpi.launch.hosts_command.WAIT_S", 0.5)
     (tmp_path / "status.json").write_text(json.dumps(STATUS))
     (tmp_path / "launch.json").write_text(json.dumps({"id": "x", "pid": 7, "host": "h", "answer": None}))

@@ -24,7 +24,7 @@ TICTACTOE = games.make("tictactoe")
 
 
 @pytest.mark.parametrize("deterministic", [True, False])
-def test_what_was_under_way_is_completed_before_games_go_on_or_are_given_up(deterministic):
+def test_a_simulation_under_way_is_completed_before_games_continue_or_are_given_up(deterministic):
     settings = make_config(search={"simulations": 6}, selfplay={"parallel_games": 4, "deterministic": deterministic})
 
     def begun(rank):

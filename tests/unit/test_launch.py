@@ -1,4 +1,4 @@
-"""python -m az_mpi launch: the mpirun line, what is refused before any host is contacted, and signals under way."""
+"""python -m az_mpi launch: the mpirun line, what is refused before any host is contacted, and signals to a job."""
 
 import json
 import os
@@ -44,7 +44,7 @@ def words_of(capsys, *options):
     return shlex.split(out)
 
 
-def test_the_line_for_two_hosts(capsys, recorder):
+def test_the_line_for_two_hosts_names_them_their_slots_and_the_network(capsys, recorder):
     words = words_of(capsys, "--hosts", "10.0.0.1:2,node2:2", "--interface", "eth0")
     beside = str(Path(sys.executable).parent)
     assert words[0] == f"{beside}/mpirun" and words[words.index("--prefix") + 1] == str(Path(beside).parent)
@@ -57,13 +57,13 @@ def test_the_line_for_two_hosts(capsys, recorder):
     assert not recorder.exists()
 
 
-def test_what_the_user_set_in_the_environment_stays(capsys, monkeypatch):
+def test_a_variable_that_the_user_has_set_keeps_its_value_in_every_rank(capsys, monkeypatch):
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "ib0")
     words = words_of(capsys, "--hosts", "a:1,b:1", "--interface", "eth0")
     assert words[words.index("NCCL_SOCKET_IFNAME") - 1] == "-x" and "GLOO_SOCKET_IFNAME=eth0" in words
 
 
-def test_the_ranks_find_the_modules_that_the_user_does(capsys, monkeypatch):
+def test_ranks_get_the_users_pythonpath(capsys, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", "/shared/me")
     words = words_of(capsys, "--hosts", "a:1,b:1")
     assert words[words.index("PYTHONPATH") - 1] == "-x"
@@ -72,12 +72,12 @@ def test_the_ranks_find_the_modules_that_the_user_does(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("given, network", [("10.0.0.0/24", "10.0.0.0/24"), ("10.0.0.7/24", "10.0.0.0/24")])
-def test_a_network_by_its_address(capsys, given, network):
+def test_a_network_given_by_an_address_is_used_in_its_cidr_form_and_not_for_libraries(capsys, given, network):
     words = words_of(capsys, "--hosts", "a:1,b:1", "--interface", given)
     assert words.count(network) == 2 and not any("SOCKET" in word for word in words)
 
 
-def test_hosts_from_a_file_and_from_slurm(capsys, tmp_path, monkeypatch):
+def test_hosts_of_a_hostfile_or_of_the_slurm_job_are_in_the_line(capsys, tmp_path, monkeypatch):
     (tmp_path / "hosts").write_text("n1 slots=4\nn2:4\nn3\n")
     words = words_of(capsys, "--hostfile", str(tmp_path / "hosts"), "--gpus", "4", "--nodes", "3", "--np", "10")
     assert words[words.index("-np") : words.index("-np") + 4] == ["-np", "10", "-H", "n1:4,n2:4,n3:4"]
@@ -86,25 +86,27 @@ def test_hosts_from_a_file_and_from_slurm(capsys, tmp_path, monkeypatch):
     assert "n1:3,n2:3" in words_of(capsys) and "n1:8,n2:8" in words_of(capsys, "--gpus", "8")
 
 
-def test_this_machine_alone_needs_no_prefix(capsys):
+def test_the_line_for_this_machine_alone_has_no_prefix(capsys):
     words = words_of(capsys, "--np", "3")
     assert "--prefix" not in words and " -np 3 -H localhost:3 " in shlex.join(words)
 
 
-def test_the_line_of_open_mpi_4():
+def test_the_line_of_open_mpi_4_uses_its_names_of_parameters():
     four = mpirun.Mpirun("/opt/bin/mpirun", "mpirun (Open MPI) 4.1.4", None)
-    words = mpirun.line(four, hosts.parse("a:1,b:1"), 2, ["x"], interface="eth0", agent="python -m agent")
+    networks = mpirun.Networks.of_option("eth0")
+    job = mpirun.JobSpec(["x"], hosts.parse("a:1,b:1"), 2, networks=networks, agent="python -m agent")
+    words = mpirun.line(four, job)
     text = shlex.join(words)
     assert "--mca oob_tcp_if_include eth0" in text and "--mca plm rsh --mca plm_rsh_agent 'python -m agent'" in text
     assert "--prefix" not in text and "prtemca" not in text
 
 
-def test_survive_asks_for_ulfm_and_is_refused_where_there_is_none(capsys):
+def test_survive_turns_ulfm_on_and_is_refused_by_open_mpi_4(capsys):
     words = words_of(capsys, "--np", "3", "--survive")
     assert words[words.index("--with-ft") + 1] == "ulfm" and "--with-ft" not in words_of(capsys, "--np", "3")
     four = mpirun.Mpirun("/opt/bin/mpirun", "mpirun (Open MPI) 4.1.4", None)
     with pytest.raises(Refusal, match="needs Open MPI 5"):
-        mpirun.line(four, hosts.parse("a:1"), 1, ["x"], survive=True)
+        mpirun.line(four, mpirun.JobSpec(["x"], hosts.parse("a:1"), 1, survive=True))
 
 
 @pytest.mark.parametrize(
@@ -128,14 +130,14 @@ def test_an_mpirun_of_another_mpi_is_refused(tmp_path, monkeypatch, says, refuse
         assert mpirun.find() == (str(tmp_path / "mpirun"), says, None)
 
 
-def test_no_mpirun_at_all(tmp_path, monkeypatch):
+def test_a_machine_without_mpirun_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Refusal, match="there is no mpirun"):
         mpirun.find()
 
 
-# What launch refuses, before --; each with what must be said. Lists of hosts have their own in test_hosts.py.
+# Options of launch that it refuses, each with a part of the error. Bad lists of hosts are in test_hosts.py.
 BAD_OPTIONS = [
     (["--host", "a:2"], "did you mean --hosts?"),
     (["--hostflie", "x"], "did you mean --hostfile?"),
@@ -231,7 +233,7 @@ def test_what_run_dist_would_refuse_is_refused_before_the_start(after, says, rec
 
 
 @pytest.mark.parametrize("options, says", [BAD_OPTIONS[0], *BAD_OPTIONS[7:12], BAD_OPTIONS[16], BAD_OPTIONS[36]])
-def test_a_refusal_by_the_real_process(options, says, recorder, tmp_path):
+def test_the_real_process_refuses_with_status_2_and_changes_nothing(options, says, recorder, tmp_path):
     folder = tmp_path / "here"
     folder.mkdir()
     done = subprocess.run(
@@ -245,14 +247,14 @@ def test_a_refusal_by_the_real_process(options, says, recorder, tmp_path):
     assert list(folder.iterdir()) == [] and not recorder.exists()
 
 
-def test_help_of_both_programs(capsys):
+def test_help_is_that_of_launch_and_after_the_dashes_that_of_run_dist(capsys):
     with pytest.raises(SystemExit) as ended:
         program(["launch", "--help"])
     assert ended.value.code == 0 and "--rendezvous DIR" in capsys.readouterr().out
     assert program(["launch", "--", "--help"]) == 0 and "--config_file FILE" in capsys.readouterr().out
 
 
-# A job that notes its signals: USR2 ends it as run_dist.py does, TERM as whatever does not care.
+# A job that notes its signals. USR2 ends it with status 75, like run_dist.py; it does not handle TERM.
 NOTES = """
 import signal, sys, time
 path = sys.argv[1]
@@ -298,7 +300,7 @@ def noting(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stop_is_clean(hang_ups, noting, number):
+def test_the_first_signal_stops_the_job_cleanly_with_status_75(hang_ups, noting, number):
     process, note = noting()
     process.send_signal(signal.SIGUSR1)
     assert note() == "SIGUSR1"
@@ -320,7 +322,7 @@ def test_under_nohup_a_closed_terminal_does_not_stop_the_run(noting, monkeypatch
     assert note() == "SIGUSR2" and process.wait(30) == 75
 
 
-def test_the_second_stop_ends_at_once(noting):
+def test_the_second_signal_ends_the_job_at_once(noting):
     process, note = noting("stubborn")
     process.send_signal(signal.SIGINT)
     assert note() == "SIGUSR2"
@@ -328,7 +330,7 @@ def test_the_second_stop_ends_at_once(noting):
     assert process.wait(30) == 128 + signal.SIGTERM
 
 
-def test_mpirun_ends_with_a_launcher_that_is_killed(noting, tmp_path):
+def test_mpirun_ends_when_its_launcher_is_killed(noting, tmp_path):
     process, _ = noting()
     child = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text())
     process.kill()
@@ -341,11 +343,11 @@ def test_mpirun_ends_with_a_launcher_that_is_killed(noting, tmp_path):
             return
         time.sleep(0.1)
     os.kill(child, signal.SIGKILL)
-    raise AssertionError("it still runs")
+    raise AssertionError("mpirun still runs")
 
 
 @pytest.mark.parametrize("status", [0, 2, 70, 75])
-def test_the_status_is_that_of_mpirun(status):
+def test_the_exit_status_is_that_of_mpirun(status):
     assert mpi_job.run([sys.executable, "-c", f"raise SystemExit({status})"]) == status
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -358,7 +360,7 @@ def test_the_status_is_that_of_mpirun(status):
     ],
 )
 @pytest.mark.parametrize("status, expected", [(0, 70), (1, 1), (75, 75)])
-def test_a_lost_host_or_rank_is_no_success(words, status, expected, capfd):
+def test_a_job_that_has_lost_a_host_or_rank_does_not_end_with_0(words, status, expected, capfd):
     """Open MPI 5.0.11 ends with status 0 where it has lost a host."""
     text = f"import os, time\nfor word in {words}: os.write(2, word.encode()); time.sleep(0.2)\nos._exit({status})"
     command = [sys.executable, "-c", text]
@@ -366,7 +368,7 @@ def test_a_lost_host_or_rank_is_no_success(words, status, expected, capfd):
     assert capfd.readouterr().err == 2 * "".join(words)
 
 
-# Ends with a status once it has got so many signals.
+# A job that ends with a status once it has got so many signals.
 ENDS = """
 import pathlib, signal, sys, time
 got, (path, number, status) = [], sys.argv[1:]
@@ -379,15 +381,15 @@ sys.exit(int(status))
 
 @pytest.mark.parametrize("asked", [(), (signal.SIGUSR2,), (signal.SIGUSR2, signal.SIGTERM)])
 @pytest.mark.parametrize("status", [140, 250, 137])
-def test_a_stop_before_the_beginning_is_resumable(tmp_path, status, asked):
-    """Open MPI 5.0.11 ends so while it starts; 137 is a rank that was killed."""
+def test_a_job_that_is_stopped_before_it_begins_is_resumable(tmp_path, status, asked):
+    """Open MPI 5.0.11 ends with 140 or 250 if USR2 comes while it starts, and with 137 if a rank was killed."""
     ready, left = tmp_path / "ready", list(asked)
     command = [sys.executable, "-c", ENDS, str(ready), str(len(asked)), str(status)]
     early = status != 137 and asked == (signal.SIGUSR2,)
     assert mpi_job.run(command, lambda: [left.pop(0)] if left and ready.exists() else []) == (75 if early else status)
 
 
-def test_what_others_ask_for_goes_on_to_mpirun(tmp_path):
+def test_signals_that_tick_returns_are_sent_to_mpirun(tmp_path):
     asked = iter([[], [signal.SIGUSR1], [signal.SIGUSR2]])
     ready = tmp_path / "notes"
 
@@ -399,7 +401,7 @@ def test_what_others_ask_for_goes_on_to_mpirun(tmp_path):
 
 
 def test_the_printed_line_is_what_is_run(capfd, monkeypatch, tmp_path):
-    """mpirun's place is taken by a program that shows its words."""
+    """A program that prints its arguments takes mpirun's place."""
     show = f'exec {sys.executable} -c "import json, sys; print(json.dumps(sys.argv[1:])); sys.exit(2)" "$@"\n'
     (tmp_path / "mpirun").write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "mpirun (Open MPI) 5.0" && exit\n{show}')
     (tmp_path / "mpirun").chmod(0o755)
@@ -410,20 +412,20 @@ def test_the_printed_line_is_what_is_run(capfd, monkeypatch, tmp_path):
     assert shlex.split(line)[1:] == json.loads(shown) and json.loads(shown)[-1] == "a b'c"
 
 
-def test_what_mpirun_says_is_passed_on_without_its_zero_bytes(capfd):
+def test_output_of_mpirun_is_passed_on_without_its_zero_bytes(capfd):
     """Open MPI ends each of its own messages with one."""
     text = "import os; os.write(2, b'one\\n\\0two\\n\\0'); os.write(1, b'out\\0\\n')"
     assert mpi_job.run([sys.executable, "-c", text]) == 0
     assert capfd.readouterr() == ("out\n", "one\ntwo\n")
 
 
-# A job that prints until somebody has read a line, then on, and notes its end; and launch's part for it.
+# A job that prints lines and makes a file at its end, and a program that runs it as launch does.
 PRINTS = "import sys, time\nfor k in range(200): print(k, flush=True); time.sleep(0.002)\nopen(sys.argv[1], 'w')"
 OUTLIVED = "from az_mpi.core import printing; printing.prepare(); printing.outlive_output(); " + RUN
 
 
 @pytest.mark.parametrize("redirection, status", [("| head -1", 141), (">/dev/full", 75), (">&- 2>&- <&-", 0)])
-def test_a_job_goes_on_to_its_end_where_its_output_cannot_be_written(tmp_path, redirection, status):
+def test_a_job_continues_to_its_end_where_its_output_cannot_be_written(tmp_path, redirection, status):
     script = f'set -o pipefail; "$@" {redirection}'
     done = subprocess.run(
         ["bash", "-c", script, "bash", sys.executable, "-c", OUTLIVED, PRINTS, tmp_path / "end"],

@@ -1,5 +1,5 @@
-"""A job without ssh: nodes that meet in a shared folder. Each node is a process; mpirun is a stand-in that calls what
-takes the place of ssh and tells its signals. tests/cluster does the same with the real one, on hosts of their own."""
+"""A job without ssh: nodes that meet in a shared folder. Each node is a process. A stand-in for mpirun calls the agent,
+as mpirun calls ssh, and prints the signals that it gets. tests/cluster has the real mpirun, on hosts of their own."""
 
 import errno
 import io
@@ -61,7 +61,7 @@ sys.exit({status})
 
 
 class Node:
-    """A node's process; what it says can be waited for."""
+    """A node's process, and the file of its output."""
 
     def __init__(self, command, output):
         self.output = output
@@ -122,8 +122,8 @@ def left(tmp_path):
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_job_from_start_to_end(start, tmp_path, first):
-    """Whoever comes first; a command with shell words runs on the other node, with its input; all end alike."""
+def test_a_job_of_two_nodes_runs_whichever_of_them_comes_first(start, tmp_path, first):
+    """A command with words for the shell runs on the other node and gets its input; both end with the job's status."""
     remote = ["X='a  b';", "cat;", "echo", '"$X"', "$PWD;", "echo", "oops", ">&2;", "exit", "7"]
     nodes = {first: start(first, "--np", "3", remote=remote, status=75)}
     nodes[first].says("waiting for")
@@ -135,17 +135,17 @@ def test_a_job_from_start_to_end(start, tmp_path, first):
     assert "node 1: joined node 0 on host0" in nodes[1].text() and left(tmp_path) == []
 
 
-def test_a_rank_for_each_gpu_of_each_node(start):
+def test_each_node_has_as_many_ranks_as_its_own_gpus(start):
     nodes = [start(0, "--gpus", "2"), start(1, "--gpus", "4")]
     nodes[0].says("hosts host0:2,host1:4 ranks 6", ended_too=True)
 
 
-def test_one_node_needs_no_other(start, tmp_path):
+def test_a_job_of_one_node_waits_for_no_other(start, tmp_path):
     start(0, num_nodes=1).ends(0)
     assert left(tmp_path) == []
 
 
-def test_a_node_index_is_there_once(start, tmp_path):
+def test_a_second_node_with_the_same_index_is_refused(start, tmp_path):
     first = start(1)
     first.says("waiting for node 0")
     second = start(1, host="host7")
@@ -156,7 +156,7 @@ def test_a_node_index_is_there_once(start, tmp_path):
     first.ends(0)
 
 
-def test_of_two_that_come_at_once_one_stays(start):
+def test_of_two_nodes_that_come_at_once_with_one_index_one_stays(start):
     nodes = [start(1, host=f"host{k}") for k in (1, 2)]
     while all(node.process.poll() is None for node in nodes):
         time.sleep(0.05)
@@ -168,8 +168,8 @@ def test_of_two_that_come_at_once_one_stays(start):
     stays.ends(0)
 
 
-def test_what_a_dead_launch_left_confuses_nobody(start, tmp_path):
-    """Both nodes are killed under way; then they start again in the same folder."""
+def test_files_of_a_killed_launch_do_no_harm_to_the_next_one(start, tmp_path):
+    """Both nodes are killed while the job runs; then they start again in the same folder."""
     nodes = [start(0, sleep=100, remote=["true"]), start(1)]
     nodes[0].says("up")
     for node in nodes:
@@ -187,10 +187,10 @@ def test_what_a_dead_launch_left_confuses_nobody(start, tmp_path):
 
 
 @pytest.mark.parametrize("told", [0, 1])
-def test_a_stop_on_any_node_reaches_mpirun_once(start, told):
+def test_signals_to_any_node_reach_mpirun_once(start, told):
     nodes = [start(0, sleep=100), start(1)]
     nodes[0].says("up")
-    nodes[1].says("joined node 0")  # before that it has no job that a signal could be for
+    nodes[1].says("joined node 0")  # before that it has no job that a signal could stop
     nodes[told].process.send_signal(signal.SIGUSR1)
     nodes[0].says("SIGUSR1")
     nodes[told].process.send_signal(signal.SIGTERM)
@@ -200,7 +200,7 @@ def test_a_stop_on_any_node_reaches_mpirun_once(start, told):
     assert "SIGUSR2" in nodes[0].text()
 
 
-def test_a_training_goes_on_without_a_node_that_dies(start):
+def test_a_training_continues_without_a_node_that_dies(start):
     nodes = [start(0, "--np", "2", sleep=100), start(1, "--np", "2")]
     nodes[0].says("hosts host0:1,host1:1 ranks 2\nup")
     nodes[1].process.kill()
@@ -210,7 +210,7 @@ def test_a_training_goes_on_without_a_node_that_dies(start):
     nodes[0].ends(75)
 
 
-def test_another_job_ends_with_a_node_that_dies(start):
+def test_a_job_that_does_not_train_ends_when_a_node_dies(start):
     nodes = [start(index, after=["--mode", "eval"], sleep=100) for index in (0, 1)]
     nodes[0].says("up")
     nodes[1].process.kill()
@@ -218,8 +218,7 @@ def test_another_job_ends_with_a_node_that_dies(start):
     assert "node 1 on host1 is lost" in nodes[0].text() and nodes[0].text().count("SIGTERM") == 1
 
 
-def test_a_node_ends_with_node_0(start, tmp_path):
-    """And so does the command that it runs."""
+def test_a_node_and_its_commands_end_when_node_0_dies(start, tmp_path):
     pid = tmp_path / "pid"
     nodes = [start(0, remote=["echo", "$$", ">", str(pid) + ";", "exec", "sleep", "100"]), start(1)]
     while not (pid.exists() and pid.read_text().strip()):
@@ -229,7 +228,7 @@ def test_a_node_ends_with_node_0(start, tmp_path):
     assert "node 0 is lost" in nodes[1].text() and not Path(f"/proc/{pid.read_text().strip()}").exists()
 
 
-def test_nodes_that_do_not_agree(start, tmp_path):
+def test_nodes_with_different_options_are_refused_on_every_node(start, tmp_path):
     nodes = [start(0), start(1, "--np", "2", after=["--batch_size", "8"])]
     for node in nodes:
         node.ends(2)
@@ -239,7 +238,7 @@ def test_nodes_that_do_not_agree(start, tmp_path):
 
 
 @pytest.mark.parametrize("host, says", [("host0", "both call themselves host0"), ("-oX", "is no host's name")])
-def test_names_that_cannot_be(start, host, says):
+def test_hostnames_that_are_equal_or_malformed_are_refused_on_every_node(start, host, says):
     nodes = [start(0), start(1, host=host)]
     for node in nodes:
         node.ends(2)
@@ -247,7 +246,7 @@ def test_names_that_cannot_be(start, host, says):
 
 
 @pytest.mark.parametrize("index, says", [(0, "1 of 2 nodes are here; missing: 1"), (1, "no node 0 has found all")])
-def test_nobody_waits_for_ever(start, tmp_path, index, says):
+def test_a_node_that_waits_longer_than_the_timeout_is_refused(start, tmp_path, index, says):
     node = start(index, "--timeout", "1")
     node.ends(2)
     assert says in node.text() and "--timeout" in node.text() and left(tmp_path) == []
@@ -255,7 +254,7 @@ def test_nobody_waits_for_ever(start, tmp_path, index, says):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("index", [0, 1])
-def test_who_waits_can_be_stopped(hang_ups, start, tmp_path, number, index):
+def test_a_signal_ends_a_node_that_waits(hang_ups, start, tmp_path, number, index):
     node = start(index)
     node.says("waiting for")
     node.process.send_signal(number)
@@ -288,7 +287,7 @@ def test_a_link_is_refused(tmp_path, name):
 
 
 def test_a_folder_that_cannot_be_reached_now_is_tried_again(tmp_path, monkeypatch):
-    """By whoever takes the place of ssh; a node leaves with 75."""
+    """By the agent, which mpirun calls in place of ssh. A node raises NotNow instead, so it ends with 75."""
     opened, real = [], os.open
 
     def fail(path, *how, **named):
@@ -306,8 +305,8 @@ def test_a_folder_that_cannot_be_reached_now_is_tried_again(tmp_path, monkeypatc
     assert agent.main(["host1", "true"]) == 255 and len(opened) == 5  # there is no node
 
 
-def test_threads_that_list_the_folder_at_once_see_all_of_it(tmp_path):
-    """A node's beats are a thread, and so may find its messages beside it."""
+def test_threads_that_list_the_folder_at_the_same_time_see_every_message(tmp_path):
+    """A node lists it from two threads: one beats, the other one looks for commands."""
     folder, counts = PrivateFolder(tmp_path / "meet"), []
     for k in range(500):
         folder.write(f"command-{k}", {})
@@ -323,7 +322,7 @@ def test_threads_that_list_the_folder_at_once_see_all_of_it(tmp_path):
     assert counts == [500] * 400
 
 
-def test_messages_that_are_not_ours_are_not_read(tmp_path):
+def test_links_foreign_files_and_malformed_messages_are_not_read(tmp_path):
     folder = PrivateFolder(tmp_path / "meet")
     folder.write("a", {"x": [1, "\u00e9"]})
     folder.write("a", {"x": 2})

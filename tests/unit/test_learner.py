@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from az_mpi.core.registry import OPTIMIZERS
 from az_mpi.network import resnet
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
-from az_mpi.train.learner import Learner
+from az_mpi.train.learner import Learner, Watch
 from az_mpi.train.loss import losses
 from az_mpi.train.replay import Replay
 from az_mpi.train.schedule import done, learning_rate
@@ -116,7 +115,7 @@ assert "torch._dynamo" not in sys.modules
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.names)
-def test_training_goes_on_from_a_checkpoint_to_the_same_bits(world, replay, optimizer):
+def test_training_continues_from_a_checkpoint_to_the_same_bits(world, replay, optimizer):
     unbroken, broken, resumed = (new_learner(world, optimizer=optimizer) for _ in range(3))
     train(unbroken, replay, 5)
     train(broken, replay, 2)
@@ -167,11 +166,10 @@ def test_a_failure_in_the_prefetch_thread_is_raised_by_train(make_learner, repla
 def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, replay):
     ended, whole = new_learner(world), new_learner(world)
     calls, answers = [], iter([False, False, True])
-    watch = SimpleNamespace(
-        begin=lambda: calls.append("begin"),
-        before_change=lambda: calls.append("before change"),
-        end=lambda: calls.append("end") or next(answers),
-    )
+    watch = Watch()
+    watch.begin = lambda: calls.append("begin")
+    watch.before_change = lambda: calls.append("before change")
+    watch.end = lambda: calls.append("end") or next(answers)
     progress = Progress(samples_due=5 * BATCH + 7)
     assert ended.train(replay, progress, lambda *what: None, watch) == 3
     assert calls == ["begin", "before change", "end"] * 3
@@ -184,16 +182,13 @@ def test_a_watch_may_end_training_after_any_step_and_the_rest_stays_due(world, r
 
 def watching(told):
     """Return a watch that notes the numbers of skipped steps and of trainers without memory."""
-    return SimpleNamespace(
-        begin=lambda: None,
-        end=lambda: False,
-        bad_step=lambda batch, figures: told.append(figures),
-        short_of_memory=lambda ranks: told.append(ranks),
-        before_change=lambda: None,
-    )
+    watch = Watch()
+    watch.bad_step = lambda batch, figures: told.append(figures)
+    watch.short_of_memory = told.append
+    return watch
 
 
-def test_nothing_of_a_step_has_changed_when_its_watch_is_told(world, replay):
+def test_a_watch_is_called_before_the_step_has_changed_anything(world, replay):
     learner, seen = new_learner(world), []
 
     def state():
@@ -247,7 +242,7 @@ def test_a_gradient_in_parts_is_that_of_the_whole_batch(make_learner, replay, si
         assert (whole - parts).abs().max() < 1e-5 * whole.abs().max()
 
 
-def test_a_batch_that_found_no_room_on_the_device_is_brought_there_by_its_step(make_learner, replay):
+def test_a_batch_that_did_not_fit_on_the_device_is_moved_there_by_its_step(make_learner, replay):
     """The prefetch thread runs beside a step that may hold all memory."""
     whole, short, told = make_learner(), make_learner(), []
     train(whole, replay, 3)

@@ -346,7 +346,7 @@ def test_the_lock_of_a_job_whose_root_is_dead_passes_to_another_rank(start, tmp_
 
 @pytest.mark.parametrize("back", [False, True])
 def test_a_renamed_folder_is_not_another_job(tmp_path, back):
-    """Where it is gone the same command would begin a new run; where it is back it goes on."""
+    """Where it is gone the same command would begin a new run; where it is back it continues the old one."""
     run = tmp_path / "run"
     (run / "starts").mkdir(parents=True)
     mine = Lock.take(run, [me()], 1)

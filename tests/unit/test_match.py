@@ -54,7 +54,7 @@ def play(capsys, *arguments):
 # sequential tests and ratings
 
 
-def test_the_ratio_of_likelihoods_by_hand():
+def test_the_log_likelihood_ratio_is_the_one_by_hand():
     """Where pairs score 0.25 or 0.75, the expected score says how likely either is: 0.5 (Elo 0), 0.64 (Elo 100)."""
     s = 1 / (1 + 10 ** (-100 / 400))
     high, low = (s - 0.25) / 0.5, (0.75 - s) / 0.5
@@ -73,7 +73,7 @@ def test_the_ratio_has_the_sign_of_the_better_hypothesis():
     assert rating.SPRT_BOUND == pytest.approx(2.944, abs=1e-3)
 
 
-def test_the_test_errs_as_rarely_as_it_says():
+def test_the_sequential_test_errs_as_rarely_as_it_claims():
     """Pairs of games between equal players, at random: within 2,000 pairs it accepts H1 in about one of 20 matches."""
     rng, wrong = np.random.default_rng(1), 0
     for _ in range(100):
@@ -108,7 +108,7 @@ def test_two_players_differ_by_their_score():
     assert error[1] == pytest.approx(400 / math.log(10) / math.sqrt(101 * share * (1 - share)))
 
 
-def test_ratings_are_found_again():
+def test_rate_finds_the_ratings_that_made_the_points():
     """Three players whose points are what their ratings let expect; the last one's errors add up along the chain."""
     true, points = np.array([0, 120, 210]), np.zeros((3, 3))
     for i, j in ((0, 1), (1, 2)):
@@ -118,7 +118,7 @@ def test_ratings_are_found_again():
     assert elo == pytest.approx(true, abs=0.01) and 0 == error[0] < error[1] < error[2]
 
 
-def test_who_wins_all_games_has_a_rating():
+def test_a_player_who_wins_all_games_has_a_rating():
     elo, error = rating.bradley_terry(np.array([[0, 0], [20, 0.0]]))
     assert 300 < elo[1] < 1500 and np.isfinite(error).all()
 
@@ -133,7 +133,7 @@ def test_all_players_of_a_ladder_are_linked_by_neighbours(num):
 # files of games
 
 
-def test_sgf_of_go():
+def test_a_game_of_go_as_sgf():
     """Row and column are counted from the top left; the pass is empty. White has 7 points more than Black's none."""
     game = games.make("go(size=5,komi=7)")
     record = GameRecord(moves_of(game, "C4", "A1", "pass", "pass"), -1.0, ("me", "a]b"))
@@ -150,12 +150,12 @@ def test_sgf_of_go():
         ("gomoku", ["a1", "o15"], ";B[ao];W[oa]"),
     ],
 )
-def test_sgf_of_other_games(name, words, shown):
+def test_games_other_than_go_as_sgf(name, words, shown):
     game = games.make(name)
     assert shown in game_records.to_sgf(game, GameRecord(moves_of(game, *words), 0.0, ("x", "y"))).replace("\n", "")
 
 
-def test_a_game_that_was_given_up_says_why():
+def test_the_record_of_a_game_that_was_given_up_says_why():
     record = GameRecord([4], 1.0, ("x", 'y"'), "gtp engine has ended")
     assert all(part in game_records.to_sgf(TICTACTOE, record) for part in ("RE[B+F]", "GC[gtp engine has ended]"))
     assert "RE[B+R]" in game_records.to_sgf(TICTACTOE, record._replace(note="resigned"))
@@ -164,7 +164,7 @@ def test_a_game_that_was_given_up_says_why():
 
 
 def test_a_game_that_a_limit_cut_is_marked_in_its_record():
-    """Whatever the match counts it as. One that the rules ended on the last ply is not."""
+    """That does not depend on how the match counts it. A game that the rules ended on the last ply has no mark."""
     game = games.make("go(size=3,komi=0,max_plies=3)")
     cut, passed = (
         GameRecord(moves_of(game, *words.split()), 1.0, ("x", "y")) for words in ("B2 pass A1", "B2 pass pass")
@@ -206,13 +206,13 @@ def test_python_chess_reads_the_pgn_of_a_random_game():
         board.push(move)
 
 
-@pytest.mark.parametrize("name,why", [("x.txt", "as .sgf or .pgn"), ("x.sgf", "write .pgn")])
-def test_files_that_no_game_goes_into(tmp_path, name, why):
+@pytest.mark.parametrize("name,why", [("x.txt", "with .sgf or .pgn"), ("x.sgf", "write .pgn")])
+def test_a_file_that_cannot_take_the_games_is_refused(tmp_path, name, why):
     with pytest.raises(Refusal, match=why):
         game_records.check_suffix(tmp_path / name, games.make("connect4"))
 
 
-def test_a_file_of_games_that_is_there_stays(tmp_path):
+def test_a_file_of_games_is_not_overwritten(tmp_path):
     game_records.check_new(tmp_path / "games.pgn")
     for name in ("games.pgn", "folder.pgn"):
         (tmp_path / name).mkdir() if name.startswith("folder") else (tmp_path / name).write_text("games")
@@ -247,7 +247,7 @@ def test_a_match_with_itself_and_its_table(run, capsys):
     assert status == 0 and "all games" in out
 
 
-def test_openings_that_repeat_are_told(capsys):
+def test_a_match_warns_of_openings_that_repeat(capsys):
     """Tic-tac-toe has 9 openings of one move."""
     for num_games, repeat in ((18, False), (20, True)):
         words = ["match", "random", "random", "--game", "tictactoe", "--opening_plies", "1", "--games", str(num_games)]
@@ -295,7 +295,7 @@ def test_a_sequential_test_stops_early(run, capsys):
         (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
     ],
 )
-def test_what_is_no_match_is_refused(run, capsys, arguments, why):
+def test_wrong_arguments_of_match_are_refused(run, capsys, arguments, why):
     assert main(["match", *(word.replace("RUN", str(run)) if "RUN" in word else word for word in arguments)]) == 2
     assert why in capsys.readouterr().err
 
@@ -303,7 +303,7 @@ def test_what_is_no_match_is_refused(run, capsys, arguments, why):
 # ladders
 
 
-def test_a_ladder_goes_on_where_it_ended(run, capsys, tmp_path):
+def test_a_ladder_continues_where_it_ended(run, capsys, tmp_path):
     file = run / ladder.NAME
     status, out = play(capsys, "ladder", run, "--every", 2, "--games", 4, "--simulations", 8)
     before = json.loads(file.read_text())
@@ -351,7 +351,7 @@ def test_a_ladder_needs_two_networks(tmp_path, capsys):
     assert main(["ladder", str(tmp_path / "none")]) == 2
 
 
-def test_words_of_a_finished_game_are_none():
+def test_a_finished_game_has_no_legal_words():
     states = TICTACTOE.initial(1)[0]
     *_, last = positions(TICTACTOE, states, [0, 3, 1, 4, 2, 5])  # X has the top row
     assert legal_words(TICTACTOE, last) == {} and len(legal_words(TICTACTOE, states)) == 9

@@ -16,19 +16,19 @@ from az_mpi.launch.rendezvous.meeting import Meeting
 from az_mpi.launch.rendezvous.nodes import Node, Other
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
-SAID = {"num_nodes": 2, "gpus": None, "np": 3, "cwd": "/w", "program": ["run_dist.py"], "no_check": False}
+DESCRIPTION = {"num_nodes": 2, "gpus": None, "np": 3, "cwd": "/w", "program": ["run_dist.py"], "no_check": False}
 
 
 @pytest.fixture
 def start(tmp_path, monkeypatch):
-    """Return start(index, host, **other things that it says), a block in which that node is there."""
+    """Return start(index, host, **other parts of its description), a block in which that node is up."""
     monkeypatch.setattr(nodes, "BEAT_S", 0.05)
     monkeypatch.setattr(nodes, "GONE_S", 0)
     folder = PrivateFolder(tmp_path / "meet")
 
     @contextmanager
     def run(index, host, **other):
-        with Node(folder, index, {**SAID, "host": host, **other}) as node:
+        with Node(folder, index, {**DESCRIPTION, "host": host, **other}) as node:
             yield node
 
     return run
@@ -48,12 +48,12 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-def is_there(meeting, host):
+def is_up(meeting, host):
     meeting.poll(set())
     return bool(meeting.present([host]))
 
 
-def test_a_node_that_is_lost_is_missed_and_may_come_back_under_another_name(start):
+def test_a_lost_node_is_not_present_and_may_come_back_under_another_name(start):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
@@ -63,15 +63,15 @@ def test_a_node_that_is_lost_is_missed_and_may_come_back_under_another_name(star
         wait_until(lambda: meeting.poll({"host0", "host1"}) == ([], True))
         assert meeting.poll({"host0"}) == ([], False) and meeting.present(["host0", "host1"]) == {"host0"}
         assert [one["host"] for one in root.content["members"]] == ["host0"] and root.folder.names() == ["node-0"]
-        assert meeting.hosts() == [Host("host0", 2), Host("host1", 2)], "it may come again"
+        assert meeting.hosts() == [Host("host0", 2), Host("host1", 2)], "a lost host may come back"
         with start(1, "host9"):
-            wait_until(lambda: is_there(meeting, "host9"))
+            wait_until(lambda: is_up(meeting, "host9"))
             assert meeting.hosts() == [Host("host0", 2), Host("host9", 2)]
             assert [one["host"] for one in root.content["members"]] == ["host0", "host9"]
 
 
-def test_a_file_that_is_away_for_a_moment_is_no_loss(start, monkeypatch):
-    """As where a file system fails while it is rewritten."""
+def test_a_node_whose_file_is_missing_for_a_moment_is_not_lost(start, monkeypatch):
+    """A file system may fail while the file is being rewritten."""
     monkeypatch.setattr(nodes, "GONE_S", 5)
     with start(0, "host0") as root, start(1, "host1"):
         meeting = meet(root)
@@ -82,7 +82,7 @@ def test_a_file_that_is_away_for_a_moment_is_no_loss(start, monkeypatch):
         assert meeting.poll({"host1"}) == ([], False) and meeting.present(["host1"])
 
 
-def test_a_failing_disk_does_not_end_the_watch(start, monkeypatch):
+def test_a_loss_is_noticed_while_the_disk_fails_and_published_afterwards(start, monkeypatch):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
@@ -98,14 +98,15 @@ def fail(*_, **named):
 
 
 class Seen:
-    """Another node whose file the test writes, looked at by a clock of the test's."""
+    """Another node: the test writes its file, and moves the clock by which it is watched."""
 
     def __init__(self, path):
         self.folder, self.now, self.beat = PrivateFolder(path), 0.0, 0
         self.other = Other(self.folder, 1, lambda: self.now)
 
     def look(self, seconds, beats=False):
-        """Look each second for so many seconds; return whether the node is lost."""
+        """Read the node's file each second for so many seconds; return whether the node is lost. beats: whether the
+        node rewrites it."""
         for _ in range(seconds):
             self.now += 1
             if beats:
@@ -122,14 +123,14 @@ def seen(tmp_path):
     return seen
 
 
-def test_a_node_whose_file_stands_still_is_lost(seen):
+def test_a_node_whose_file_does_not_change_is_lost(seen):
     assert not seen.look(nodes.DEAD_S) and seen.look(1)
     assert not seen.look(1, beats=True)
 
 
 @pytest.mark.parametrize("what", ["names", "read"])
-def test_a_folder_that_cannot_be_read_makes_nobody_silent(seen, monkeypatch, what):
-    """But one that is never read again is given up, and nobody is back who cannot be seen."""
+def test_time_in_which_the_folder_cannot_be_read_is_not_silence(seen, monkeypatch, what):
+    """But after BLIND_S the node is lost, and it is not back as long as its file cannot be read."""
     for _ in range(5):
         with monkeypatch.context() as patch:
             patch.setattr(seen.folder, what, fail)
@@ -141,8 +142,8 @@ def test_a_folder_that_cannot_be_read_makes_nobody_silent(seen, monkeypatch, wha
     assert seen.look(nodes.BLIND_S + 1) and seen.other.failed
 
 
-def test_a_folder_that_hangs_makes_nobody_silent(seen, monkeypatch):
-    """All nodes hang in it and come back at about the same time; the first of them must not miss the others."""
+def test_time_in_which_the_folder_hangs_is_not_silence(seen, monkeypatch):
+    """All nodes hang with it and continue at about the same time; the first must not take the others for lost."""
     names = seen.folder.names
 
     def hang():
@@ -155,8 +156,8 @@ def test_a_folder_that_hangs_makes_nobody_silent(seen, monkeypatch):
     assert seen.look(nodes.DEAD_S)
 
 
-def test_a_full_disk_makes_nobody_silent(seen, monkeypatch):
-    """Nobody can write a beat; the run waits for room too."""
+def test_time_in_which_the_disk_is_full_is_not_silence(seen, monkeypatch):
+    """No node can write a beat then, and the run waits for space, too."""
     with monkeypatch.context() as patch:
         patch.setattr("os.rename", fail)
         with pytest.raises(OSError):
@@ -166,9 +167,9 @@ def test_a_full_disk_makes_nobody_silent(seen, monkeypatch):
     assert seen.look(nodes.DEAD_S + 1)
 
 
-def test_a_node_does_what_it_is_asked_for_once_the_folder_can_be_read(start, monkeypatch, capfd):
-    """Also a command that it was told of, and whose result it could not write."""
-    monkeypatch.setattr(joiner, "listen", lambda caught: None)  # for a main thread
+def test_a_node_runs_a_command_once_it_can_use_the_folder_again(start, monkeypatch, capfd):
+    """First it can read the command and cannot write the result, then it cannot even list the folder."""
+    monkeypatch.setattr(joiner, "listen", lambda caught: None)  # which only a main thread can do
     with start(0, "host0") as root, start(1, "host1") as node:
         served = []
         thread = threading.Thread(target=lambda: served.append(joiner.serve(node, 10)))
@@ -195,7 +196,7 @@ def test_a_node_that_does_not_fit_is_reported_once_and_left_out(start, capfd):
     with start(0, "host0") as root:
         with start(1, "host1"):
             meeting = meet(root)
-        wait_until(lambda: not is_there(meeting, "host1"))
+        wait_until(lambda: not is_up(meeting, "host1"))
         for wrong in ({"np": 5, "host": "host1"}, {"host": "host0"}):
             with start(1, **wrong):
                 for _ in range(2):
@@ -209,16 +210,16 @@ def test_two_lost_nodes_may_return_in_each_others_place(start):
     with start(0, "host0", num_nodes=3) as root:
         with start(1, "host1", num_nodes=3), start(2, "host2", num_nodes=3):
             meeting = meet(root)
-        wait_until(lambda: not is_there(meeting, "host1") and not is_there(meeting, "host2"))
+        wait_until(lambda: not is_up(meeting, "host1") and not is_up(meeting, "host2"))
         with start(1, "host2", num_nodes=3):
-            wait_until(lambda: is_there(meeting, "host2"))
+            wait_until(lambda: is_up(meeting, "host2"))
             assert [host.name for host in meeting.hosts()] == ["host0", "host2"]
             with start(2, "host1", num_nodes=3):
-                wait_until(lambda: is_there(meeting, "host1"))
+                wait_until(lambda: is_up(meeting, "host1"))
                 assert [host.name for host in meeting.hosts()] == ["host0", "host2", "host1"]
 
 
-def test_each_signal_of_a_node_is_passed_on_once_also_of_one_that_came_back(start):
+def test_each_signal_of_a_node_is_passed_on_once_even_if_it_has_come_back(start):
     told = [int(signal.SIGUSR1), int(signal.SIGUSR2)]
     with start(0, "host0") as root:
         with start(1, "host1") as node:
@@ -227,12 +228,12 @@ def test_each_signal_of_a_node_is_passed_on_once_also_of_one_that_came_back(star
             assert meeting.poll(set())[0] == [signal.SIGUSR1] and meeting.poll(set())[0] == []
             node.tell(signals=told)
             assert meeting.poll(set())[0] == [signal.SIGUSR2]
-        wait_until(lambda: not is_there(meeting, "host1"))
+        wait_until(lambda: not is_up(meeting, "host1"))
         with start(1, "host1", signals=told[:1]):
             wait_until(lambda: meeting.poll(set())[0] == [signal.SIGUSR1])
 
 
-def test_nodes_that_do_not_agree_hear_of_each_other_and_are_refused(start):
+def test_nodes_that_do_not_agree_are_published_as_members_and_refused(start):
     with start(0, "host0") as root, start(1, "host1", cwd="/elsewhere"):
         with pytest.raises(Refusal, match="node 1 \\(host1\\): the current folder is"):
             meet(root)

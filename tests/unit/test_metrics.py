@@ -27,7 +27,7 @@ def test_records_are_read_as_they_were_written(tmp_path):
     assert evaluation == {"kind": "evaluation", "step": 60, "matches": {"best": {"score": 0.5}}, "none": None}
 
 
-def test_each_record_is_there_as_soon_as_it_is_written(tmp_path):
+def test_each_record_is_in_the_file_when_write_returns(tmp_path):
     """A run that is killed has lost nothing."""
     written = Metrics(tmp_path, 1, PLAIN, shown=True)
     written.write("train", 1, {})
@@ -35,7 +35,7 @@ def test_each_record_is_there_as_soon_as_it_is_written(tmp_path):
     written.close()
 
 
-def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch):
+def test_a_file_system_that_hangs_does_not_delay_the_run(tmp_path, monkeypatch):
     answers, append = threading.Event(), sinks._append
     monkeypatch.setattr(sinks, "_append", lambda path: answers.wait(60) and append(path))
     monkeypatch.setattr(metrics, "PATIENCE_S", 0.5)
@@ -49,7 +49,7 @@ def test_a_file_system_that_hangs_holds_nobody_up(tmp_path, monkeypatch):
     assert [record["step"] for record in metrics.read(tmp_path / "metrics.jsonl")] == list(range(200))
 
 
-def test_after_a_pause_each_record_is_there_again(tmp_path, monkeypatch):
+def test_each_record_is_in_the_file_when_write_returns_after_a_pause_too(tmp_path, monkeypatch):
     append = sinks._append
     monkeypatch.setattr(sinks, "_append", lambda path: time.sleep(1.0) or append(path))
     monkeypatch.setattr(metrics, "PATIENCE_S", 0.2)
@@ -62,7 +62,7 @@ def test_after_a_pause_each_record_is_there_again(tmp_path, monkeypatch):
     written.close()
 
 
-def test_a_resumed_run_appends(tmp_path):
+def test_a_resumed_run_appends_its_records(tmp_path):
     for start in (1, 2):
         written = Metrics(tmp_path, start, PLAIN, shown=True)
         written.write("train", start, {})
@@ -70,13 +70,13 @@ def test_a_resumed_run_appends(tmp_path):
     assert [record["step"] for record in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]
 
 
-def test_a_last_line_that_was_cut_off_is_left_out(tmp_path):
+def test_read_leaves_out_a_last_line_that_was_cut_off(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"kind": "train", "step": 1}\n{"kind": "train", "st')
     assert metrics.read(path) == [{"kind": "train", "step": 1}]
 
 
-def test_other_ranks_write_nothing(tmp_path):
+def test_ranks_other_than_root_write_no_records(tmp_path):
     silent = Metrics(tmp_path, 1, WITH_TENSORBOARD, shown=False)
     silent.write("train", 1, {"loss": 1.0})
     silent.close()
@@ -117,7 +117,7 @@ class Lines(Sink):
 """
 
 
-def test_sinks_of_ones_own_get_every_record_until_they_fail(tmp_path, caplog):
+def test_users_sinks_get_every_record_until_they_fail(tmp_path, caplog):
     (tmp_path / "own.py").write_text(OWN)
     own = f"{tmp_path}/own.py:Lines"
     settings = models.Report(
@@ -135,7 +135,7 @@ def test_sinks_of_ones_own_get_every_record_until_they_fail(tmp_path, caplog):
     assert [text for text in caplog.messages if "no more records" in text and "FileNotFoundError" in text]
 
 
-def test_flat_by_hand():
+def test_flat_joins_the_keys_of_nested_dicts():
     assert flat({"a": 1, "b": {"c": 2, "d": {"e": None}}, "f": {}}) == {"a": 1, "b.c": 2, "b.d.e": None}
 
 
@@ -155,8 +155,8 @@ class ThreeRanks:
         return [idle, dict.fromkeys(idle, 4.0), dict.fromkeys(idle, 0.5)]
 
 
-def test_timers_add_up_and_begin_anew(monkeypatch):
-    """A clock that goes one second a look: each block takes one, and what its barrier takes."""
+def test_timers_add_up_and_begin_at_zero_again(monkeypatch):
+    """The clock advances by one second whenever it is read. A block takes one second, and those of its barrier."""
     seconds = iter(range(100))
     monkeypatch.setattr(time, "perf_counter", lambda: next(seconds))
     world = ThreeRanks(seconds, late=3)
@@ -179,7 +179,7 @@ def test_timers_add_up_and_begin_anew(monkeypatch):
 
 
 def test_a_phase_that_fails_on_one_rank_does_not_wait_for_the_others():
-    """They may never come: the exception must get out and end the job."""
+    """The others may never arrive at the barrier, and the exception has to end the job."""
     world = ThreeRanks(iter(range(100)), late=1)
     timers = Timers(world)
     with pytest.raises(ValueError), timers("train"):
@@ -187,7 +187,7 @@ def test_a_phase_that_fails_on_one_rank_does_not_wait_for_the_others():
     assert world.barriers == 0
 
 
-def test_log_lines_go_to_a_file_of_each_rank(tmp_path, capsys):
+def test_each_rank_has_a_file_for_its_log_lines(tmp_path, capsys):
     for rank in (0, 2):
         logger = console.start(rank == 0, f"rank-{rank:03d}", tmp_path)
         logger.info("from rank %d", rank)
@@ -207,7 +207,7 @@ def test_metrics_after_a_cut_off_line_keep_the_first_new_record(tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_what_is_no_record_is_left_out(tmp_path):
+def test_read_leaves_out_lines_that_are_no_records(tmp_path):
     path = tmp_path / "metrics.jsonl"
     lines = ["[" * 100_000, "[" * 900 + "]" * 900, "5", "{}", "\x00" * 10, '{"kind": "train", "step": 1}']
     path.write_text("\n".join(lines))
@@ -226,7 +226,7 @@ def test_what_is_no_record_is_left_out(tmp_path):
 
 
 @pytest.mark.timeout(60)
-def test_pipes_in_place_of_logs_and_numbers_hold_nobody_up(tmp_path, capsys):
+def test_pipes_in_place_of_logs_and_metrics_do_not_delay_the_run(tmp_path, capsys):
     (tmp_path / "logs").mkdir()
     for name in ("metrics.jsonl", "logs/run.log"):
         os.mkfifo(tmp_path / name)
@@ -234,9 +234,9 @@ def test_pipes_in_place_of_logs_and_numbers_hold_nobody_up(tmp_path, capsys):
     written = Metrics(tmp_path, 1, PLAIN, shown=True)
     for step in (1, 2):
         written.write("train", step, {})
-    logger.info("goes on")
+    logger.info("continues")
     written.close()
     console.start(True, "rank-000", None)
     said = capsys.readouterr().out
     assert said.count("metrics.jsonl: not a plain file") == said.count("run.log: not a plain file") == 1
-    assert said.endswith("goes on\n") and "goes on" in (tmp_path / "logs/rank-000.log").read_text()
+    assert said.endswith("continues\n") and "continues" in (tmp_path / "logs/rank-000.log").read_text()

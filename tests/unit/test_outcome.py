@@ -28,22 +28,22 @@ OLD, RUNNING, STOPPED, FAILED, FINISHED = (
         (140, RUNNING, (140, False, False)),
     ],
 )
-def test_mpirun_alone_does_not_tell(code, record, expected):
+def test_a_training_has_finished_only_if_its_own_record_says_so(code, record, expected):
     """Open MPI ends with 0 or 255 where it has lost a host; what an earlier job has recorded does not count."""
     assert outcome(code, record, OLD) == Outcome(*expected)
 
 
 @pytest.mark.parametrize("code, lost, expected", [(0, False, 0), (0, True, 70), (1, True, 1), (75, True, 75)])
-def test_what_keeps_no_record_is_believed(code, lost, expected):
+def test_the_code_of_a_job_without_a_record_counts_unless_it_is_0_after_a_loss(code, lost, expected):
     assert outcome(code, lost=lost).status == expected
 
 
 @pytest.mark.parametrize("code, status", [(140, 75), (250, 75), (137, 137)])
-def test_a_stop_before_the_beginning_is_resumable(code, status):
+def test_a_job_that_was_asked_to_stop_before_it_began_is_resumable(code, status):
     assert outcome(code, OLD, OLD, asked=True).status == outcome(code, asked=True).status == status
 
 
-def test_a_record_is_of_one_launch(tmp_path):
+def test_a_record_of_another_launch_is_not_read(tmp_path):
     assert read(tmp_path) == {}
     (tmp_path / "status.json").write_text(json.dumps(RUNNING | {"launch": "a"}))
     assert read(tmp_path) == read(tmp_path, "a") == RUNNING | {"launch": "a"} and read(tmp_path, "b") == {}

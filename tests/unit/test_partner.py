@@ -67,7 +67,7 @@ def test_a_copy_with_numbers_that_are_not_finite_is_not_used(number):
     assert one.kept() is None
 
 
-def test_a_loss_is_told_where_its_end_is_waited_for_and_anything_else_ends_the_job(capfd):
+def test_a_loss_in_a_transfer_is_raised_where_its_end_is_waited_for_and_another_error_ends_the_job(capfd):
     one = PartnerCheckpoint(Pair())
     one.pair.error = PeerLost("rank 0")
     one.begin()

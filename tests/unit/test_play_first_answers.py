@@ -1,4 +1,4 @@
-"""What a client of `gtp` and `uci` asks first is answered before anything large is loaded, and what fails is told."""
+"""The first commands of `gtp` and `uci` are answered before anything large is loaded, and failures are reported."""
 
 import json
 import os
@@ -52,14 +52,14 @@ def start(folder, command, run, asked, what=""):
 
 
 @pytest.mark.parametrize("what", [FAILS, BLOCKS])
-def test_uci_says_who_it_is_where_nothing_large_can_be_loaded(tmp_path, run, what):
+def test_uci_answers_uci_where_nothing_large_can_be_loaded(tmp_path, run, what):
     done = start(tmp_path, "uci", run, "uci\nsetoption name Simulations value 9\nquit\n", what)
     name, *options, last = done.stdout.splitlines()
     assert (done.returncode, last) == (0, "uciok") and name.startswith("id name az_mpi")
     assert "option name UCI_Variant type combo default mnk var mnk" in options
 
 
-def test_gtp_answers_what_needs_no_game_where_every_import_blocks(tmp_path, run):
+def test_gtp_answers_commands_that_need_no_game_where_every_large_import_blocks(tmp_path, run):
     said = "name\nprotocol_version\n1 version\nknown_command genmove\nknown_command no\n7 list_commands\nwhat\nquit\n"
     done = start(tmp_path, "gtp", run, said, BLOCKS)
     first, second, version, known, unknown, commands, wrong, last, _ = done.stdout.split("\n\n")
@@ -74,14 +74,14 @@ def test_gtp_answers_what_needs_no_game_where_every_import_blocks(tmp_path, run)
         ("uci", "isready\nuci\n", "info string {run} cannot be loaded: no "),
     ],
 )
-def test_a_library_that_cannot_be_loaded_is_told_in_the_protocol_and_ends_it(tmp_path, run, command, asked, answer):
+def test_a_library_that_cannot_be_loaded_is_reported_and_ends_the_engine(tmp_path, run, command, asked, answer):
     done = start(tmp_path, command, run, asked, FAILS)
     assert done.returncode == 70 and done.stdout.startswith(answer.format(run=run)) and done.stdout.count("run") == 1
     assert "ImportError" in done.stderr
 
 
 @pytest.mark.parametrize("command, asked", [("gtp", "name\nshowboard\n"), ("uci", "uci\nisready\n")])
-def test_a_checkpoint_that_is_damaged_is_told_in_the_protocol_and_ends_with_2(tmp_path, run, command, asked):
+def test_a_damaged_checkpoint_is_reported_and_ends_the_engine_with_2(tmp_path, run, command, asked):
     broken = Path(shutil.copytree(run, tmp_path / "broken"))
     (broken / "checkpoints/000001/model.safetensors").write_bytes(b"torn")
     done = start(tmp_path, command, broken, asked)
@@ -92,7 +92,7 @@ def test_a_checkpoint_that_is_damaged_is_told_in_the_protocol_and_ends_with_2(tm
 
 
 @pytest.mark.parametrize("command", ["gtp", "uci"])
-def test_a_wrong_run_is_refused_at_the_start_before_anything_is_asked(tmp_path, run, command, capsys):
+def test_a_wrong_run_is_refused_before_the_first_command(tmp_path, run, command, capsys):
     empty = Path(shutil.copytree(run, tmp_path / "empty"))
     shutil.rmtree(empty / "checkpoints/000001")
     wrong = [
@@ -121,7 +121,7 @@ def test_the_game_of_a_network_is_read_without_loading_it(tmp_path, run):
     assert network_paths.game_named(damaged) == "connect4"
 
 
-def test_a_variant_is_the_name_of_the_game():
+def test_the_variant_in_uci_is_the_name_of_the_game():
     names = {
         "openspiel:chess(max_plies=300)": "chess",
         "breakthrough(rows=6)": "breakthrough",
@@ -142,7 +142,7 @@ def test_a_variant_is_the_name_of_the_game():
         "openspiel:breakthrough",
     ],
 )
-def test_a_variant_that_is_offered_before_a_game_is_loaded_is_known_as_its_name(name):
+def test_the_variant_offered_before_a_game_is_loaded_is_the_loaded_games(name):
     """As a UCI opponent, another az_mpi compares it with the game that it has loaded."""
     if "openspiel" in name:
         pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
@@ -151,7 +151,7 @@ def test_a_variant_that_is_offered_before_a_game_is_loaded_is_known_as_its_name(
     assert variant_named(name) in uci_moves(games.make(name)).variants
 
 
-def test_what_is_asked_while_it_loads_is_answered(tmp_path, run):
+def test_commands_during_the_loading_are_answered(tmp_path, run):
     (tmp_path / "sitecustomize.py").write_text(SITE.format(names=LARGE, what=BLOCKS))
     process = subprocess.Popen(
         [sys.executable, "-m", "az_mpi", "gtp", str(run)],

@@ -22,7 +22,7 @@ def talk(text, game=GO):
     return "".join(channel.said)
 
 
-def test_administration():
+def test_gtp_commands_of_administration():
     channel = Channel()
     assert [channel.good(name) for name in ("protocol_version", "name", "version")] == ["2", "az_mpi", __version__]
     listed = channel.good("list_commands").split("\n")
@@ -36,7 +36,7 @@ def test_administration():
     assert channel.bad("what") == "unknown command"
 
 
-def test_lines_are_read_as_the_protocol_says():
+def test_gtp_lines_are_read_as_the_protocol_says():
     """Ids, comments, tabs, control characters, ends of lines; empty lines get no answer."""
     said = talk("1 name\n\n  \n# all\n12\tname # said twice\r\n\x01na\x07me\n  007   name\nname")
     assert said == "=1 az_mpi\n\n=12 az_mpi\n\n= az_mpi\n\n=007 az_mpi\n\n= az_mpi\n\n"
@@ -46,14 +46,14 @@ def test_lines_are_read_as_the_protocol_says():
     )
 
 
-def test_a_line_without_end_is_cut():
+def test_a_gtp_line_that_is_too_long_is_cut():
     said = talk("name " + "x" * 3 * LINE_BYTES_MAX + "\n5 name\n")
     assert said == "? syntax error\n\n=5 az_mpi\n\n"
     assert talk(bytes(range(128, 256)) + b"\n6 name\n").endswith("=6 az_mpi\n\n")
 
 
 @pytest.mark.parametrize("command, winrate", [("lz-analyze", r"\d{1,5}"), ("kata-analyze", r"[01]\.\d+")])
-def test_analysis_goes_on_until_something_comes_in(clock, command, winrate):
+def test_gtp_analysis_continues_until_there_is_input(clock, command, winrate):
     channel = Channel(on_batch=clock.batches(0.002, (0.5, lambda: channel.send("name\n"))))
     channel.good("play b c3")
     begun = clock.now
@@ -74,7 +74,7 @@ def test_analysis_goes_on_until_something_comes_in(clock, command, winrate):
     assert counted == sorted(counted) and counted[-1] > counted[0] > 0
 
 
-def test_analysis_takes_what_programs_ask_for(clock):
+def test_gtp_analysis_takes_the_arguments_of_known_programs(clock):
     channel = Channel(on_batch=clock.batches(0.002, (0.3, lambda: channel.send("\n"))))
     channel.send("\n")  # what is waiting ends each of them
     for words in ("", "b", "w 10", "B 50 ownership true", "interval 20 maxmoves 3", "100 rootInfo true minmoves 1"):
@@ -88,7 +88,7 @@ def test_analysis_takes_what_programs_ask_for(clock):
 
 
 @pytest.mark.parametrize("style", ["lz", "kata"])
-def test_a_move_is_played_with_lines_about_the_search(clock, style):
+def test_genmove_analyze_reports_on_the_search_and_plays(clock, style):
     channel = Channel(limit=Limit(seconds=0.5), on_batch=clock.batches(0.002))
     *lines, last = channel.good(f"{style}-genmove_analyze b 10").strip().split("\n")
     counted = [sum(map(int, re.findall(r" visits (\d+)", line))) for line in lines]
@@ -117,7 +117,7 @@ def test_malformed_gtp_lines_are_errors_and_change_nothing():
     assert channel.good("name") == "az_mpi"
 
 
-def test_a_mistake_in_the_rules_does_not_end_the_engine(monkeypatch, capsys):
+def test_an_exception_in_the_rules_does_not_end_the_gtp_engine(monkeypatch, capsys):
     channel = Channel()
     monkeypatch.setattr(channel.session.game, "legal", lambda states: 1 / 0)
     assert channel.bad("play b c3").startswith("internal error") and "Traceback" in capsys.readouterr().err
@@ -131,7 +131,7 @@ def test_a_mistake_in_the_rules_does_not_end_the_engine(monkeypatch, capsys):
         assert channel.good(f"{command} b 5") == "" and channel.moves() == ["C3"]
 
 
-def test_hexgui_finds_what_it_looks_for():
+def test_hexgui_gets_the_commands_and_replies_that_it_needs():
     """It names both sides of the board, wants a list of commands of its own, and reads "= " where a reply is empty."""
     channel = Channel()
     assert channel.good("hexgui-analyze_commands") == "" and channel.said == ["= \n\n"]
@@ -142,7 +142,7 @@ def test_hexgui_finds_what_it_looks_for():
 
 
 @pytest.mark.parametrize("last", ["quit\n", "quit", "", "3 quit # that is all\n"])
-def test_a_long_search_ends_soon_when_nothing_but_the_end_follows(clock, last):
+def test_a_long_search_ends_soon_if_only_quit_or_the_end_of_input_follows(clock, last):
     channel = Channel(limit=Limit(seconds=60), on_batch=clock.batches(0.002))
     channel.send(f"genmove b\n{last}")
     os.close(channel.write_end)
@@ -152,7 +152,7 @@ def test_a_long_search_ends_soon_when_nothing_but_the_end_follows(clock, last):
 
 
 @pytest.mark.parametrize("behind", ["name\nquit", "known_command quit"])
-def test_what_else_follows_does_not_cut_a_search_short(behind):
+def test_a_search_is_completed_if_other_commands_follow(behind):
     channel = Channel(limit=Limit(simulations=400), on_batch=lambda: time.sleep(0.002))
     channel.send(f"genmove b\n{behind}\n")
     channel.engine.answer(channel.engine.lines.next())

@@ -9,7 +9,7 @@ def slow_channel(clock):
     return Channel(limit=Limit(), on_batch=clock.batches(0.01))
 
 
-def test_thinking_uses_the_time_and_never_more(clock):
+def test_thinking_uses_the_time_of_the_clock_and_never_more(clock):
     channel = slow_channel(clock)
     channel.good("reg_genmove b")
     assert channel.session.simulations == 50  # as in self-play, by default
@@ -31,7 +31,7 @@ def test_thinking_uses_the_time_and_never_more(clock):
     assert channel.session.simulations == 50
 
 
-def test_on_a_busy_machine_time_is_kept_for_a_wait_as_long_as_the_last_one(clock):
+def test_on_a_busy_machine_thinking_leaves_time_for_a_wait_as_long_as_the_last_one(clock):
     waits = [0.001] * 20 + [0.06]
 
     def take_time():
@@ -50,7 +50,7 @@ def test_on_a_busy_machine_time_is_kept_for_a_wait_as_long_as_the_last_one(clock
     assert max(used[-20:]) > 0.17  # long ago
 
 
-def test_a_whole_game_by_absolute_time_is_never_lost_on_time(clock):
+def test_a_game_by_absolute_time_is_never_lost_on_time(clock):
     channel = slow_channel(clock)
     channel.good("time_settings 10 0 0")
     used, player = [0.0, 0.0], 0
@@ -62,7 +62,7 @@ def test_a_whole_game_by_absolute_time_is_never_lost_on_time(clock):
     assert 3 < max(used) < 10, used
 
 
-def test_the_clock_counts_the_engines_own_time(clock):
+def test_the_gtp_engine_counts_its_own_time(clock):
     """Programs need not send time_left."""
     channel = slow_channel(clock)
     channel.good("time_settings 10 0 0")

@@ -10,7 +10,7 @@ from az_mpi.games.base import after
 from az_mpi.player.limits import Limit
 
 
-def test_a_game_of_go():
+def test_a_game_of_go_by_gtp():
     channel = Channel()
     assert channel.good("boardsize 5") == channel.good("komi 7") == channel.good("komi 7.0") == ""
     assert channel.good("play black C3") == channel.good("play W d3") == channel.good("play b pass") == ""
@@ -29,7 +29,7 @@ def test_a_game_of_go():
     assert channel.moves() == [] and channel.bad("undo")
 
 
-def test_what_the_network_did_not_learn_is_unacceptable():
+def test_another_size_or_komi_than_the_networks_is_unacceptable():
     channel = Channel()
     channel.good("play b c3")
     assert (
@@ -62,8 +62,8 @@ def test_moves_out_of_turn_in_go_are_preceded_by_a_pass():
     assert channel.bad("play b d4").startswith("illegal move") and len(channel.moves()) == 3  # two passes end the game
 
 
-def test_a_pass_out_of_turn_changes_nothing():
-    """As of a record that begins with a pass of White."""
+def test_a_pass_out_of_turn_changes_nothing_in_go():
+    """A record that begins with a pass of White leads to that."""
     channel = Channel()
     assert channel.good("play w pass") == "" and channel.moves() == []
     vertex = channel.good("genmove b")
@@ -84,15 +84,15 @@ def test_after_the_end_of_a_game_only_passes_are_answered():
     assert channel.moves() == ["C3", "pass"]
 
 
-def test_moves_out_of_turn_where_nobody_may_pass_are_illegal():
+def test_moves_out_of_turn_are_illegal_in_games_without_passes():
     for game, vertex in (("gomoku", "c3"), ("hex(size=4)", "a1"), ("connect4", "D1"), ("othello", "d3")):
         channel = Channel(game)
         assert channel.bad(f"play w {vertex}").startswith("illegal move") and channel.bad("genmove white")
         assert channel.bad("play b pass") and channel.moves() == []
 
 
-def test_a_referee_that_alternates_colours_plays_a_whole_game_in_which_a_player_moves_twice():
-    """Two engines. The moves that are no pass are a whole game by OpenSpiel's own rules."""
+def test_a_referee_that_alternates_colours_plays_a_game_in_which_a_player_moves_twice():
+    """The players are two engines. The moves that are no pass are a complete game by OpenSpiel's own rules."""
     pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
     engines = [Channel("openspiel:mancala(max_plies=200)", limit) for limit in (QUICK, Limit(simulations=20))]
     asked = []
@@ -140,7 +140,7 @@ def test_a_pass_while_the_other_player_moves_again_is_no_move():
 
 
 def test_gomoku_has_the_letters_of_the_protocol():
-    """Which leaves out I: its J is the game's own i."""
+    """The protocol leaves out I: its J is the game's own i."""
     channel = Channel("gomoku")
     for colour, vertex in (("b", "H8"), ("w", "J8"), ("b", "P15")):
         channel.good(f"play {colour} {vertex}")
@@ -206,7 +206,7 @@ def test_hex_knows_the_swap_by_both_names():
     assert channel.good("final_score") == "B+1"
 
 
-def test_two_moves_that_differ_by_case_are_told_apart():
+def test_two_moves_whose_words_differ_by_case_are_different():
     """On c3 the bishop takes, or the pawn does: Bxc3 and bxc3."""
     pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
     channel = Channel("openspiel:chess(max_plies=100)")
@@ -218,7 +218,7 @@ def test_two_moves_that_differ_by_case_are_told_apart():
     assert channel.engine.vertices.find(channel.session.state, "QC2") == legal["Qc2"]
 
 
-def test_any_other_game_is_played_in_its_own_words():
+def test_gtp_plays_any_other_game_in_the_games_own_words():
     channel = Channel("breakthrough(rows=5,columns=9)")
     channel.good("rectangular_boardsize 9 5")
     channel.good("play b i1i2")

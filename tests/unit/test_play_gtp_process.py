@@ -109,7 +109,7 @@ IDLE, SEARCHES, ANALYSES = "", "genmove b\n", "lz-analyze 10\n"
     ],
 )
 def test_it_ends_within_a_second(run, how, status, busy):
-    """Idle, in a search of minutes, and in an analysis without end."""
+    """It does so when idle, in a search of minutes, and in an analysis without end."""
     with start(run, "--seconds", "300") as engine:
         engine.write(busy)
         time.sleep(0.3)
@@ -117,7 +117,7 @@ def test_it_ends_within_a_second(run, how, status, busy):
         assert left == status and seconds < END_S
 
 
-def test_malformed_lines_never_end_it(run):
+def test_malformed_lines_never_end_the_gtp_process(run):
     rng = random.Random(1)
     with start(run) as engine:
         for _ in range(200):
@@ -128,8 +128,8 @@ def test_malformed_lines_never_end_it(run):
         assert leave(engine, "quit")[0] == 0
 
 
-def test_all_commands_of_a_file_are_answered(run):
-    """As regression tests run an engine: nothing is left unanswered at the end of input, and no output is lost."""
+def test_gtp_answers_all_commands_of_a_file(run):
+    """Regression tests run an engine like this. At the end of input every command has its answer, and none is lost."""
     commands = "1 play b c3\n2 genmove w\n3 showboard\n4 lz-analyze 10\n5 what"
     done = subprocess.run(
         [sys.executable, "-m", "az_mpi", "gtp", run, "--simulations", "5"],
@@ -155,8 +155,8 @@ def test_a_folder_without_a_run_is_refused(tmp_path, capsys):
 
 
 def play_match(ours, theirs, game_index, plies_max):
-    """Play one game, ours first in games of even index; return its moves. An engine that takes a move of the other one
-    for illegal answers with an error, which fails the test."""
+    """Play one game, in which `ours` begins if the index is even; return its moves. An engine that takes a move of the
+    other one for illegal answers with an error, which fails the test."""
     for engine in (ours, theirs):
         engine.ask("clear_board")
     moves = []
@@ -173,7 +173,7 @@ def play_match(ours, theirs, game_index, plies_max):
 
 @pytest.mark.skipif(not GNUGO, reason="GNU Go is not installed (apt install gnugo)")
 def test_a_match_with_gnu_go_that_judges_every_move(run):
-    """And has the same stones on its board in the end."""
+    """GNU Go also has the same stones on its board in the end."""
     gnugo = GNUGO, "--mode", "gtp", "--level", "1", "--chinese-rules", "--play-out-aftermath"
     with start(run, "--simulations", "30") as ours, Engine(*gnugo) as theirs:
         for command in ("boardsize 5", "komi 7"):
@@ -189,7 +189,7 @@ def test_a_match_with_gnu_go_that_judges_every_move(run):
 
 @pytest.mark.skipif(not RHINO, reason="GRhino is not installed (apt install grhino)")
 def test_a_match_with_grhino_that_judges_every_move_of_othello(tmp_path):
-    """And counts the same discs in the end."""
+    """GRhino also counts the same discs in the end."""
     with start(make_run(tmp_path / "run", "othello"), "--simulations", "10") as ours, Engine(RHINO) as theirs:
         theirs.takes_passes = False
         for game_index in range(2):
@@ -198,7 +198,7 @@ def test_a_match_with_grhino_that_judges_every_move_of_othello(tmp_path):
 
 
 def stones(drawing, whose):
-    """Return the vertices of one colour's stones on our drawing of a board, sorted."""
+    """Return the vertices of one colour's stones in the reply to showboard, sorted."""
     *rows, letters = drawing.split("\n")
     found = []
     for row in rows:

@@ -75,7 +75,7 @@ FOCUS = "document.activeElement.dataset.cell"
 
 
 def test_the_focus_stays_on_the_cell_after_a_move_and_arrows_move_it(browser, opened):
-    """Also to cells that cannot be clicked; nothing is undone."""
+    """Arrows lead to cells that cannot be clicked too. Nothing is undone."""
     opened("othello(size=4)")
     cell = browser.run("String(state.legal[0].to)")
     browser.run(f"drawn.cells.get('{cell}').group.focus()")
@@ -91,7 +91,7 @@ def test_the_focus_stays_on_the_cell_after_a_move_and_arrows_move_it(browser, op
     assert browser.run("[state.ply, document.querySelectorAll('[tabindex=\"0\"]').length]") == [2, 1]
 
 
-def test_the_focus_of_a_button_that_goes_away_falls_to_the_board(browser, opened):
+def test_the_focus_of_a_button_that_disappears_goes_to_the_board(browser, opened):
     opened("go(size=3,komi=0)", humans=(0, 1))
     browser.run("$('buttons').querySelector('button').focus()")
     press(browser, "Enter")
@@ -103,7 +103,7 @@ def test_the_focus_of_a_button_that_goes_away_falls_to_the_board(browser, opened
 
 
 def test_the_frame_of_a_cell_lies_within_it(browser, opened):
-    """So that neighbours, which are drawn later, cannot cover it."""
+    """Neighbours, which are drawn later, cannot cover it then."""
     for name in ("hex(size=3)", "tictactoe"):
         opened(name)
         for margins in browser.run("""[...drawn.cells.values()].map(({ group }) => {
@@ -112,7 +112,7 @@ def test_the_frame_of_a_cell_lies_within_it(browser, opened):
             assert min(margins) >= 0.045 - 0.001  # half of the frame's stroke
 
 
-def test_the_winning_line_is_marked_and_a_person_is_told_who_won(browser, opened):
+def test_the_page_marks_the_winning_line_and_says_who_won(browser, opened):
     opened("tictactoe", "a1 a2 b1 b2 c1", humans=(0,))
     assert browser.run("[...document.querySelectorAll('.won')].map((one) => one.dataset.cell)") == ["2,0", "2,1", "2,2"]
     for humans, said in (

@@ -40,7 +40,7 @@ def test_a_game_is_played_taken_back_and_ends():
     assert lost.result is None and lost.actions == []
 
 
-def test_what_is_no_move_is_answered_with_moves_like_it():
+def test_a_word_that_is_no_move_is_answered_with_similar_moves():
     session = begun("go(size=5,komi=7)")
     with pytest.raises(ValueError, match="D[1-5]"):
         session.find("d9")
@@ -49,7 +49,7 @@ def test_what_is_no_move_is_answered_with_moves_like_it():
     assert session.find("d4") == session.find("D4")
 
 
-def test_the_search_is_that_of_the_player():
+def test_a_session_searches_as_its_player():
     player = loaded_player("connect4", simulations=60)
     session = Session(player)
     for move in "44":
@@ -62,7 +62,7 @@ def test_the_search_is_that_of_the_player():
     assert sum(move.visits for move in moves) == 60 and sum(move.prior for move in moves) == pytest.approx(1)
 
 
-def test_of_moves_that_were_visited_alike_the_first_shown_is_the_one_that_is_played():
+def test_the_first_of_equally_visited_moves_is_shown_first_and_played():
     for simulations in range(1, 30):
         session = begun("connect4")
         session.think(Limit(simulations=simulations))
@@ -70,8 +70,8 @@ def test_of_moves_that_were_visited_alike_the_first_shown_is_the_one_that_is_pla
 
 
 @pytest.mark.parametrize("reuse_tree", [True, False])
-def test_the_tree_stays_between_moves(reuse_tree):
-    """Whatever the run's self-play does with it."""
+def test_the_search_tree_is_kept_between_moves(reuse_tree):
+    """That does not depend on what self-play of the run does with its trees."""
     session = Session(loaded_player("connect4", reuse_tree=reuse_tree))
     session.think(Limit(simulations=100))
     first = session.moves()[0]
@@ -87,7 +87,7 @@ def test_the_tree_stays_between_moves(reuse_tree):
     assert session.simulations == 0 and session.moves() == []
 
 
-def test_a_proven_result_ends_the_search_and_shows_its_line():
+def test_a_proven_result_ends_the_search_and_its_line_is_shown():
     session = begun("tictactoe", "a1", "a2", "b1", "b2")  # X takes c1
     session.think(Limit(simulations=5000))
     best = session.moves()[0]
@@ -150,7 +150,7 @@ def test_no_simulation_begins_that_may_end_too_late(monkeypatch):
             assert start + seconds - min(0.1 * seconds, 0.2) - 2.1 * slowest_s <= now[0] <= start + seconds
 
 
-def test_both_limits_hold_and_a_search_can_be_stopped():
+def test_a_search_obeys_both_limits_and_can_be_stopped():
     session = begun("go(size=9)")
     session.think(Limit(simulations=30, seconds=1000))
     assert session.simulations == 30
@@ -163,7 +163,7 @@ def test_both_limits_hold_and_a_search_can_be_stopped():
     assert session.simulations == 1 and len(session.moves()) == 82
 
 
-def test_a_tree_that_is_full_ends_the_search(monkeypatch):
+def test_a_full_search_tree_ends_the_search(monkeypatch):
     monkeypatch.setattr(module, "SIMULATIONS_MAX", 40)
     session = begun("go(size=9)")
     session.think(Limit())
@@ -189,7 +189,7 @@ def test_the_clock_of_main_time_and_canadian_byo_yomi():
     assert Clock(0, 1, 0).budget_s(10) == Clock(0, 0, 0).budget_s(10) == float("inf")
 
 
-def test_the_points_of_games_that_count_them():
+def test_games_that_count_points_say_by_how_many_the_first_player_leads():
     go, othello = games.make("go(size=5,komi=7)"), games.make("othello")
     session = begun("go(size=5,komi=7)", "C3")
     assert go.lead(session.state[None]).tolist() == [25 - 7]
@@ -221,7 +221,7 @@ def test_networks_of_a_run_are_found_by_name(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["checkpoints/000009", "chekpoints/000001", "best/000009.safetensors", "best"])
-def test_a_checkpoint_that_is_not_there_is_not_another_one(tmp_path, name):
+def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path, name):
     run = make_run(tmp_path / "run", checkpoints=(1, 2), best=(1,))
     with pytest.raises(Refusal, match="no checkpoint"):
         load_player(run / name, engine="torch")

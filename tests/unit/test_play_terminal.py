@@ -17,7 +17,6 @@ from az_mpi import games
 from az_mpi.__main__ import main as program
 from az_mpi.games.base import Board
 from az_mpi.play import terminal
-from az_mpi.play.drawing import draw
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
 
@@ -51,7 +50,7 @@ def drawn(game, *moves):
     session = Session(loaded_player(game))
     for move in moves:
         session.play(session.find(move))
-    return draw(session)
+    return session.drawing()
 
 
 def test_boards_are_drawn_with_names_and_the_last_move():
@@ -64,16 +63,15 @@ def test_boards_are_drawn_with_names_and_the_last_move():
     assert drawn("go(size=10,komi=7)", "K1").splitlines()[9:] == [" 1 . . . . . . . . .(X)", "   A B C D E F G H J K"]
 
 
-def test_pieces_of_several_kinds_and_games_without_boards():
-    class Chess:
-        state = before = np.zeros(1)
+def test_pieces_of_several_kinds_are_drawn_with_their_kinds():
+    board = Board(np.array([[1, -1], [0, 0]], np.int8), ("k.", "KQ"), beside="in hand: a pawn")
+    assert board.named_text() == " k .\n K Q\nin hand: a pawn"
 
-        class game:
-            board = staticmethod(lambda state: Board(np.array([[1, -1], [0, 0]]), ("k.", "KQ")))
 
-    assert draw(Chess) == " k .\n K Q"
-    Chess.game = type("Text", (), {"board": lambda self, state: None, "show": lambda self, state: "as it is"})()
-    assert draw(Chess) == "as it is"
+def test_a_game_without_boards_is_drawn_as_it_shows_itself(monkeypatch):
+    session = Session(loaded_player("tictactoe"))
+    session.game = type("Text", (), {"board": lambda self, state: None, "show": lambda self, state: "as it is"})()
+    assert session.drawing() == "as it is"
 
 
 def test_a_limit_that_is_for_training_ends_no_game_with_a_person(tmp_path, monkeypatch, capsys):
@@ -120,7 +118,7 @@ def test_swap_changes_sides_and_new_begins_again(monkeypatch, capsys):
     assert len(game.session.actions) == 1  # the network began
 
 
-def test_a_move_of_a_commands_name_is_the_move(monkeypatch, capsys):
+def test_a_word_that_names_a_move_and_a_command_is_the_move(monkeypatch, capsys):
     game = table("hex(size=3,swap=True)", human=1)
     typed(game, "swap\n", monkeypatch, capsys)
     assert game.session.played()[1] == "swap" and game.human == 1
@@ -168,7 +166,7 @@ def run(tmp_path_factory):
     return make_run(tmp_path_factory.mktemp("play") / "run", checkpoints=(1, 2), best=(1,))
 
 
-def test_the_command_plays_the_network_that_is_named(run, monkeypatch, capsys):
+def test_play_loads_the_network_that_is_named(run, monkeypatch, capsys):
     for options in (
         [],
         ["--checkpoint", "best"],
@@ -180,7 +178,7 @@ def test_the_command_plays_the_network_that_is_named(run, monkeypatch, capsys):
         assert "The network plays" in capsys.readouterr().out
 
 
-def test_wrong_options_are_refused(run, tmp_path, capsys):
+def test_wrong_options_of_play_are_refused(run, tmp_path, capsys):
     assert program(["play", str(tmp_path)]) == 2 and "not a run" in capsys.readouterr().err
     assert program(["play", str(run), "--checkpoint", "3"]) == 2 and "000002" in capsys.readouterr().err
     for options in (
@@ -196,7 +194,7 @@ def test_wrong_options_are_refused(run, tmp_path, capsys):
 
 
 @pytest.mark.process
-def test_it_ends_cleanly_at_a_terminal(run):
+def test_play_ends_cleanly_at_a_terminal(run):
     """By Ctrl-C and by Ctrl-D."""
     for last in (b"\x03", b"\x04"):
         ours, theirs = pty.openpty()

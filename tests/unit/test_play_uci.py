@@ -69,13 +69,13 @@ def test_a_limit_for_training_ends_no_game_against_a_program(tmp_path):
             assert re.match(r"bestmove [a-h][1-8][a-h][1-8]", best)
 
 
-def test_it_says_who_it_is():
+def test_the_answer_to_uci_names_the_engine_and_its_options():
     said = Channel().say("uci", "isready")
     assert said[0].startswith("id name az_mpi") and said[-2:] == ["uciok", "readyok"]
     assert "option name UCI_Variant type combo default chess var chess" in said
 
 
-def test_positions_are_played_from_the_start_on():
+def test_uci_positions_are_played_from_the_start_of_the_game():
     channel = Channel()
     assert channel.say("position startpos moves e2e4 e7e5 g1f3") == []
     assert played(channel) == ["e2e4", "e7e5", "g1f3"]
@@ -87,7 +87,7 @@ def test_positions_are_played_from_the_start_on():
     assert played(channel) == []
 
 
-def test_the_tree_stays_while_a_game_goes_on():
+def test_the_search_tree_is_kept_while_uci_positions_continue_the_game():
     channel = Channel(limit=Limit(simulations=200))
     move = channel.best()
     channel.say(f"position startpos moves {move}")
@@ -96,8 +96,8 @@ def test_the_tree_stays_while_a_game_goes_on():
     assert move != "h2h4" and channel.session.simulations == 0
 
 
-def test_a_search_goes_on_where_each_line_on_it_comes_too_late(monkeypatch):
-    """As on a machine that is so busy that a line is always due."""
+def test_a_search_continues_where_each_line_about_it_is_late(monkeypatch):
+    """This is so on a machine that is so busy that a line is always due."""
     monkeypatch.setattr(uci, "INFO_S", 0.0)
     channel = Channel()
     said = channel.say("go nodes 20")
@@ -113,7 +113,7 @@ def test_promotion_is_written_with_the_piece():
     assert channel.say(f"position startpos moves {moves} b7c8n") == [] and played(channel)[-1] == "b7c8n"
 
 
-def test_mate_in_one_is_found_and_told_as_mate():
+def test_mate_in_one_is_found_and_reported_as_mate():
     """Fool's mate: d8h4."""
     channel = Channel(limit=Limit(simulations=400))
     channel.say("position startpos moves f2f3 e7e5 g2g4")
@@ -123,7 +123,7 @@ def test_mate_in_one_is_found_and_told_as_mate():
     assert channel.say("go") == ["bestmove 0000"]
 
 
-def test_limits_of_go(clock):
+def test_a_uci_search_obeys_the_limits_of_go(clock):
     channel = Channel(on_batch=clock.batches(0.002), limit=Limit())
     channel.say("position startpos")
     limits = {"go movetime 200": 0.2, "go wtime 6000 btime 1 winc 0": 0.3, "go wtime 900 movestogo 1": 0.6}
@@ -141,7 +141,7 @@ def test_limits_of_go(clock):
 
 
 @pytest.mark.parametrize("go", ["go infinite", "go ponder"])
-def test_an_open_search_ends_with_stop_and_answers_isready(clock, go):
+def test_an_infinite_search_ends_with_stop_and_answers_isready(clock, go):
     lines = (0.3, lambda: channel.send("isready\n")), (1.2, lambda: channel.send("stop\n"))
     channel = Channel(on_batch=clock.batches(0.005, *lines))
     channel.say("position startpos")
@@ -153,7 +153,7 @@ def test_an_open_search_ends_with_stop_and_answers_isready(clock, go):
     assert infos and all(re.fullmatch(written, line) for line in infos)
 
 
-def test_after_ponderhit_it_thinks_as_long_as_the_clock_allows(clock):
+def test_after_ponderhit_a_search_lasts_as_long_as_the_clock_allows(clock):
     channel = Channel(on_batch=clock.batches(0.005, (0.5, lambda: channel.send("ponderhit\n"))), limit=Limit())
     channel.say("position startpos moves e2e4")
     begun = clock.now
@@ -166,7 +166,7 @@ def test_after_ponderhit_it_thinks_as_long_as_the_clock_allows(clock):
     assert 0.7 <= clock.now - begun < 0.8  # only stop ends it
 
 
-def test_what_comes_right_behind_stop_is_answered():
+def test_a_command_directly_behind_stop_is_answered():
     channel = Channel(on_batch=lambda: time.sleep(0.001))
     channel.send("position startpos\ngo infinite\nstop\nposition startpos moves f2f3 e7e5 g2g4\ngo nodes 400\nquit\n")
     channel.engine.run()
@@ -174,14 +174,14 @@ def test_what_comes_right_behind_stop_is_answered():
     assert channel.session.to_play == 1 and len(played(channel)) == 3
 
 
-def test_a_clock_that_is_over_before_the_search_begins_leaves_a_move(monkeypatch):
+def test_a_search_without_time_left_still_has_a_move(monkeypatch):
     channel, seconds = Channel(limit=Limit()), itertools.count()
     channel.say("position startpos")
     monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
     assert re.fullmatch(r"\w{4}", channel.best("go movetime 1"))
 
 
-def test_a_search_that_is_over_waits_for_stop():
+def test_an_infinite_search_that_is_complete_waits_for_stop():
     channel = Channel("tictactoe", Limit())
     channel.session.warm_up()  # a compiler would take all the time there is
     begun = time.monotonic()
@@ -190,7 +190,7 @@ def test_a_search_that_is_over_waits_for_stop():
     assert time.monotonic() - begun > 0.6 and channel.said[-1].startswith("bestmove c1")
 
 
-def test_what_cannot_be_done_changes_nothing_and_is_told():
+def test_a_uci_command_that_cannot_be_done_is_reported_and_changes_nothing():
     channel = Channel()
     assert "only positions from the start" in channel.say("position fen 8/8/8/8/8/8/8/K6k w - - 0 1")[0]
     assert channel.say("go") == ["bestmove 0000"]
@@ -202,7 +202,7 @@ def test_what_cannot_be_done_changes_nothing_and_is_told():
     assert re.fullmatch(r"\w{4}", channel.best("go nodes 2"))
 
 
-def test_lines_of_nonsense_never_end_it():
+def test_lines_of_nonsense_never_end_the_uci_engine():
     rng, channel = random.Random(1), Channel(limit=Limit(simulations=2))
     words = [
         "position",
@@ -236,7 +236,7 @@ def test_lines_of_nonsense_never_end_it():
 
 @pytest.mark.parametrize("how, status", [("quit", 0), ("end", 0), (signal.SIGTERM, -15), (signal.SIGINT, 0)])
 def test_it_ends_within_a_second(tmp_path, how, status):
-    """In a search without end."""
+    """It does so in an infinite search."""
     with started(make_run(tmp_path / "run")) as process:
         process.stdin.write("position startpos\ngo infinite\n")
         process.stdin.flush()

@@ -53,11 +53,11 @@ def test_the_network_answers_a_move(began):
     game = began()
     assert game.state(0, 5)["to_play"] == 0 and game.ask("move", "4") is None
     state = wait_for(game, lambda state: state["ply"] == 2)
-    assert state["moves"][0] == "4" and state["to_play"] == 0 and len(state["last"]) == 1
+    assert state["moves"][0] == "4" and state["to_play"] == 0 and len(state["board"]["last"]) == 1
     assert [sum(row.count(player) for row in state["board"]["players"]) for player in (0, 1)] == [1, 1]
 
 
-def test_what_the_search_says_is_shown_while_it_thinks(began):
+def test_the_state_shows_the_analysis_during_the_search(began):
     game = began("tictactoe")
     for move in ("a1", "b1", "a2", "b2"):
         game.ask("humans", [0, 1])
@@ -71,7 +71,7 @@ def test_what_the_search_says_is_shown_while_it_thinks(began):
     assert game.ask("move", "c3") is None
 
 
-def test_wrong_moves_and_requests_are_told_and_change_nothing(began):
+def test_wrong_moves_and_requests_are_reported_and_change_nothing(began):
     game = began()
     assert "legal are" in game.ask("move", "9") and "unknown request" in game.ask("no", 1)
     assert "Error" in game.ask("goto", "x") and game.state(0, 5)["ply"] == 0
@@ -143,7 +143,8 @@ def test_moves_of_chess_are_clicks_from_and_to_with_castling_and_promotion(began
     assert legal["O-O"] == ((7, 4), (7, 6)) and legal["Nxg5"] == ((5, 5), (3, 6))
     assert [legal[f"axb8={piece}"] for piece in "QRBN"] == [((1, 0), (0, 1))] * 4
     assert all(None not in cells for cells in legal.values())
-    assert state["last"] == [(0, 1)] and state["left"] == [(0, 0)] and state["board"]["light"] == 0
+    board = state["board"]
+    assert (board["last"], board["left"], board["light"]) == (((0, 1),), ((0, 0),), 0)
     assert not state["cut"] and {"Q", "q"} <= state["board"]["figures"].keys()
 
 
@@ -212,7 +213,7 @@ def call(server, method, path, body=None, **headers):
     return found
 
 
-def test_the_page_and_its_requests(server):
+def test_the_server_answers_the_page_and_its_requests(server):
     status, page, headers = call(server, "GET", f"/?token={server.token}")
     assert status == 200 and "<title>az_mpi" in page and "http" not in page.replace("http://www.w3.org/2000/svg", "")
     nonce = page.split('nonce="')[1].split('"')[0]
@@ -224,7 +225,7 @@ def test_the_page_and_its_requests(server):
     assert call(server, "POST", "/ask", asked, X_Token=server.token)[:2] == (200, '{"error": null}')
 
 
-def test_whoever_lacks_the_token_or_is_another_site_is_refused(server):
+def test_requests_without_the_token_or_of_another_site_are_refused(server):
     asked, ours = json.dumps({"what": "move", "argument": "4"}), server.origin
     for path in ("/", "/?token=x", "/?token="):
         assert call(server, "GET", path)[0] == 403
@@ -241,7 +242,7 @@ def test_whoever_lacks_the_token_or_is_another_site_is_refused(server):
     assert call(server, "POST", "/ask", asked, X_Token=server.token, Origin=ours)[0] == 200
 
 
-def test_nonsense_is_refused(server):
+def test_requests_of_nonsense_are_refused(server):
     for body in ("", "[]", "{", "{}", '"x"', "[" * 60_000, '{"what": []}'):
         status, text, _ = call(server, "POST", "/ask", body, X_Token=server.token)
         assert status == 400 or "unknown request" in text
@@ -251,7 +252,7 @@ def test_nonsense_is_refused(server):
     assert call(server, "GET", "/state?version=x", X_Token=server.token)[0] == 200
 
 
-def test_games_and_checkpoints_of_a_run(tmp_path):
+def test_the_page_shows_games_and_checkpoints_of_a_run(tmp_path):
     """The stored games of an old run, one of them opened; what its checkpoints would play."""
     run = make_run(tmp_path / "run", checkpoints=(1, 2, 3))
     game = web_server.make_game(run, "newest", 10)
@@ -270,7 +271,7 @@ def test_games_and_checkpoints_of_a_run(tmp_path):
         game.close()
 
 
-def test_nobody_moves_for_the_network(began):
+def test_a_move_in_the_networks_turn_is_refused(began):
     game = began(simulations=10**6)
     assert game.ask("move", "4") is None
     assert game.ask("move", "4") == "it is the network's turn" and game.state(0, 1)["ply"] == 1

@@ -1,4 +1,4 @@
-"""python -m az_mpi web as its user sees it: a process that tells an address, a page in a browser, and Ctrl-C."""
+"""python -m az_mpi web as its user sees it: a process that prints an address, a page in a browser, and Ctrl-C."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def state_of(url):
         return json.load(answer)
 
 
-def test_ctrl_c_ends_it(page):
+def test_ctrl_c_ends_az_mpi_web(page):
     process, url = page
     assert state_of(url)["ply"] == 0
     process.send_signal(signal.SIGINT)

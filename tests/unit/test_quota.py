@@ -137,7 +137,7 @@ def test_other_ranks_games_count():
 
 
 @pytest.mark.parametrize("request_of_one", [{"stop": 1}, {"save": 1}, {"exchange": 1}])
-def test_play_until_ends_for_a_request_and_goes_on_where_it_was(request_of_one):
+def test_play_until_ends_for_a_request_and_continues_where_it_was(request_of_one):
     player, world = make_player(), Others(requests={3: request_of_one})
     total = play_until(player, world, 2, 1, 0, 1000, silent)
     assert len(world.asked) == 3 and total._asdict().items() >= request_of_one.items()

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -16,12 +17,14 @@ from az_mpi import __main__ as commands
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.load import Config
-from az_mpi.games.base import NO_CELL, NOBODY, Board
+from az_mpi.games.base import NO_CELL, NOBODY, Board, board_after
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.report import board, curve, html_report, run_data, samples
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage import segment
+
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 def match(score):
@@ -140,6 +143,17 @@ def test_the_tables_hold_the_numbers_of_the_runs_files(run, capsys):
     assert "against random: 3 won, 1 drawn, 0 lost; score 0.750 [0.650, 0.850], Elo +100 [+50, -]" in text
 
 
+def test_the_totals_are_those_that_the_newest_iteration_has_stored(run):
+    """The records of an iteration that was resumed lack the games that an earlier start played."""
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    newest = max((record for record in records if record["kind"] == "iteration"), key=lambda each: each["iteration"])
+    newest |= {"num_games_stored": 7001, "num_positions_stored": 65432}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    text = "".join(Page(html_report.write(run).read_text()).texts)
+    assert "7,001" in text and "65,432" in text and "1,272" not in text
+
+
 def test_a_run_that_ended_before_its_last_iteration_is_complete(run):
     """By train.hours, for example: its last job wrote that it had finished."""
     assert "not complete" in html_report.write(run).read_text()
@@ -195,7 +209,7 @@ def test_a_run_of_an_older_version_shows_no_games_a_second_by_rank(run):
     assert not [table for table in found.tables if table[0][:2] == ["host", "games/s"]]
 
 
-def test_nothing_is_fetched_and_nothing_runs(run):
+def test_the_page_fetches_nothing_and_runs_no_script(run):
     text = (html_report.write(run)).read_text()
     found = Page(text)
     names = {name for tag, attributes in found.tags for name in attributes}
@@ -228,7 +242,7 @@ def test_sample_games_are_games_of_the_run(run, played):
         assert sample.numbers() == {divmod(action, 3): k for k, action in enumerate(actions, 1)}
 
 
-def test_the_newest_games_are_those_of_the_highest_number(tmp_path, played):
+def test_the_newest_segment_is_the_one_with_the_highest_number(tmp_path, played):
     game, folder = games.make("tictactoe"), tmp_path / "games"
     folder.mkdir()
     for index, number in ((1000, 1), (2, 2), (999, 3)):
@@ -277,10 +291,10 @@ def test_a_board_shows_whose_piece_lies_where():
     game = games.make("connect4")
     states, before = game.initial(1), None
     for action in (3, 3, 0):
-        before, states = game.board(states[0]), game.play(states, np.array([action]))
-    found = game.board(states[0])
-    assert found.filled_since(before) == [(5, 0)]
-    svg = board.draw(found, "x", 20, {(5, 3): 1, (4, 3): 2, (5, 0): 3}, [(5, 0)])
+        before, states = states[0], game.play(states, np.array([action]))
+    found = board_after(game, before, states[0])
+    assert found.last == ((5, 0),)
+    svg = board.draw(found, "x", 20, {(5, 3): 1, (4, 3): 2, (5, 0): 3})
     assert pieces(svg, 24) == {(5, 3): (0, "1"), (4, 3): (1, "2"), (5, 0): (0, "3")}
     assert svg.count('class="cell"') == 42
     assert re.findall(r'class="last" points="([^ "]*)', svg) == ["1.0,121.0"]  # the fifth row begins 5 * 24 below 1
@@ -328,7 +342,7 @@ def stones(text):
         ("X . O X", "X X . X", None, [(0, 1)]),  # go: a captured stone is gone
     ],
 )
-def test_the_cells_that_a_move_filled(before, after, symbols, filled):
+def test_filled_since_returns_the_cells_that_the_move_put_pieces_on(before, after, symbols, filled):
     symbols = symbols or ((), ())
     old, new = (Board(stones(text), (kinds,) if kinds else ()) for text, kinds in zip((before, after), symbols))
     assert new.filled_since(old) == filled
@@ -349,14 +363,14 @@ def test_a_run_that_has_only_begun_has_a_report(run):
     assert "0 of 4" in text and "None yet." in text and "not been evaluated" in text and "nothing yet" in text
 
 
-def test_a_damaged_segment_costs_the_samples_alone(run):
+def test_a_report_of_a_run_with_a_damaged_segment_lacks_the_sample_games_only(run):
     next(run.glob("games/*.h5")).write_bytes(b"no segment")
     text = "".join(Page((html_report.write(run)).read_text()).texts)
     assert "None: " in text and "1,272" in text
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "start"])
-def test_no_run_is_one_clear_block(run, tmp_path, capsys, damage):
+def test_a_folder_without_a_run_is_refused_with_one_block(run, tmp_path, capsys, damage):
     folder = {"missing": tmp_path / "nothing", "empty": tmp_path / "empty", "start": run}[damage]
     (tmp_path / "empty").mkdir()
     if damage == "start":
@@ -366,22 +380,20 @@ def test_no_run_is_one_clear_block(run, tmp_path, capsys, damage):
     assert output.out == "" and output.err.count("report: error: ") == 1 and not (folder / "report.html").exists()
 
 
-def test_the_learning_curve_writes_numbers_where_there_is_one_point(run, monkeypatch):
-    from matplotlib import pyplot
-
-    monkeypatch.setattr(pyplot, "close", lambda figure: None)
-    curve.draw(run_data.load(run))
-    losses, matches, moves = pyplot.gcf().axes
-    assert len(losses.lines) == 2 and not matches.lines and not matches.containers and not matches.axison
-    assert "against random: 0.750 [0.650, 0.850]" in matches.texts[0].get_text()
-    assert "best" not in matches.texts[0].get_text() and not moves.lines
-    monkeypatch.undo()
-    pyplot.close("all")
+def test_the_learning_curve_is_one_picture_with_all_its_colours_in_it(run):
+    assert commands.main(["report", str(run), "--svg"]) == 0
+    text = (run / curve.NAME).read_text()
+    texts = ["".join(element.itertext()) for element in ElementTree.fromstring(text).iter(SVG + "text")]
+    assert {"policy loss", "value loss", "against random", "nothing recorded"} <= set(texts)  # no solver judged it
+    for shown in ("policy loss, 10: 0.1818", "policy loss, 30: 0.09091", "against random, 3: 0.75"):
+        assert f"<title>{shown}</title>" in text, shown
+    assert "var(" not in text and "url(" not in text and "<script" not in text
 
 
 def test_a_run_without_metrics_yet_has_a_picture_too(run):
     (run / "metrics.jsonl").unlink()
-    assert commands.main(["report", str(run), "--png"]) == 0 and (run / curve.NAME).exists()
+    assert commands.main(["report", str(run), "--svg"]) == 0
+    assert (run / curve.NAME).read_text().count("nothing recorded") == 3
 
 
 @pytest.mark.parametrize("name", ["starts/002.json", "metrics.jsonl", "status.json"])
@@ -394,13 +406,13 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(run, capsys, na
 
 
 @pytest.mark.timeout(60)
-def test_a_pipe_in_place_of_games_leaves_them_out(run):
+def test_a_pipe_in_place_of_a_segment_leaves_out_the_sample_games(run):
     os.mkfifo(run / "games/000001-000.h5")
     assert commands.main(["report", str(run)]) == 0
     assert "000001-000.h5: not a plain file" in (run / "report.html").read_text()
 
 
-def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
+def test_json_that_is_nested_too_deeply_is_no_record_and_no_status(run, capsys):
     with open(run / "metrics.jsonl", "a") as file:
         file.write("[" * 100_000 + "\n")
     assert commands.main(["report", str(run)]) == 0
@@ -410,7 +422,7 @@ def test_nesting_that_python_does_not_read_is_no_record(run, capsys):
 
 
 @pytest.mark.parametrize("name", ["starts/002.json", "status.json"])
-def test_json_of_another_shape_is_refused(run, capsys, name):
+def test_a_file_whose_json_is_no_object_is_refused(run, capsys, name):
     (run / name).write_text("[]")
     assert commands.main(["report", str(run)]) == 2
     assert f"{name}: cannot be read: no " in capsys.readouterr().err
@@ -424,22 +436,23 @@ NAME = "ä 中文 $x ".encode() + b"\xff"
     [{"LC_ALL": "POSIX", "PYTHONUTF8": "0"}, {"LC_ALL": "C.UTF-8", "PYTHONIOENCODING": "utf-8:strict"}],
     ids=["ASCII", "UTF-8"],
 )
-@pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi report --png"])
-def test_a_folder_may_have_any_name_in_any_locale(run, command, locale):
+@pytest.mark.parametrize("command", ["az_mpi report", "az_mpi verify", "az_mpi report --svg"])
+def test_a_run_folder_may_have_any_name_in_any_locale(run, command, locale):
     folder = os.fsencode(run.parent) + b"/" + NAME
     os.rename(run, folder)
     environment = {**os.environ, **locale, "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, "-m", *command.split(), folder], capture_output=True, env=environment)
     assert done.returncode == (command == "az_mpi verify") and b"Traceback" not in done.stderr, done.stderr.decode()
     assert done.stdout.startswith(folder)  # byte for byte
-    if command == "az_mpi report --png":
-        assert Path(os.fsdecode(folder), "learning_curve.png").read_bytes().startswith(b"\x89PNG")
+    if command == "az_mpi report --svg":
+        picture = Path(os.fsdecode(folder), "learning_curve.svg").read_text(encoding="utf-8")
+        assert "<title>ä 中文 $x �</title>" in picture
     if command == "az_mpi report":
         text = Path(os.fsdecode(folder), "report.html").read_text(encoding="utf-8")
         assert "<h1>ä 中文 $x �</h1>" in text
 
 
-def test_a_ladder_is_drawn_once_it_is_played(run):
+def test_the_report_draws_a_ladder_if_one_was_played(run):
     """The networks of iterations 1, 2 and 4, of which the last is 50 above the first."""
     title = "Elo by the ladder"
     assert title not in html_report.write(run).read_text()

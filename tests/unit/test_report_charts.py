@@ -14,7 +14,7 @@ def points(figure):
     return [tuple(map(float, pair.split(","))) for pair in path.split()]
 
 
-def test_where_points_lie_by_hand():
+def test_points_lie_where_the_scales_by_hand_put_them():
     """The plot is 378 by 200 units, from (52, 210) to (430, 10); y grows upwards, from 0."""
     figure = chart.lines("t", "x", "y", [Series("a", [0, 5, 10], [0, 4, 2])])
     assert points(figure) == [(52.0, 210.0), (241.0, 10.0), (430.0, 110.0)]
@@ -22,7 +22,7 @@ def test_where_points_lie_by_hand():
     assert points(figure) == [(52.0, 110.0), (430.0, 10.0)]  # what is beyond a limit is cut off
 
 
-def test_bars_stand_on_each_other():
+def test_stacked_bars_stand_on_each_other():
     figure = chart.stacked("t", "x", "y", [1, 2], {"a": [1.0, 3.0], "none": [0, 0], "b": [3.0, 1.0]})
     boxes = re.findall(r'<rect x="([^"]*)" y="([^"]*)" width="([^"]*)" height="([^"]*)"', figure)
     left, top, width, height = zip(*(map(float, box) for box in boxes))
@@ -31,7 +31,7 @@ def test_bars_stand_on_each_other():
     assert ">none<" not in figure
 
 
-def test_one_point_is_a_number_and_no_picture():
+def test_a_chart_of_one_point_is_a_table_of_its_number():
     lone = Series("a", [2, 3], [None, 0.25], [None, 0.125], [None, 1234.5])
     assert numbers(chart.lines("t", "x", "y", [lone]), "t") == [["a", "0.25", "[0.125, 1,234]"]]
     assert numbers(chart.lines("t", "x", "y", [lone, Series("b", [3], [2])]), "t")[1] == ["b", "2", ""]
@@ -39,7 +39,7 @@ def test_one_point_is_a_number_and_no_picture():
     assert numbers(bars, "t") == [["a", "1.5", ""], ["b", "3", ""]]
 
 
-def test_one_point_among_lines_has_its_interval():
+def test_a_line_of_one_point_beside_longer_lines_has_its_interval():
     """A plot of 378 by 200 units from (52, 10), as above: 1 lies at its middle, 0 and 2 at its ends."""
     lone = Series("b", [2], [1.0], [0.0], [2.0])
     figure = chart.lines("t", "x", "y", [Series("a", [1, 2, 3], [0, 2, 1]), lone])
@@ -47,7 +47,7 @@ def test_one_point_among_lines_has_its_interval():
     assert whisker.startswith("M241.0 10.0V210.0")
 
 
-def test_long_lines_are_means_of_neighbours():
+def test_long_lines_show_means_of_neighbouring_points():
     x = list(range(1200))
     figure = chart.lines("t", "x", "y", [Series("a", x, [float(i % 3) for i in x])])
     assert len(points(figure)) == 400 and len({y for _, y in points(figure)}) == 1  # each the mean of 0, 1, 2
@@ -55,7 +55,7 @@ def test_long_lines_are_means_of_neighbours():
     assert bars.count("<rect") == 120
 
 
-def test_a_missing_bound_leaves_a_gap_and_a_missing_point_none():
+def test_a_missing_bound_leaves_a_gap_in_the_band_and_a_missing_point_none_in_the_line():
     series = Series("a", [1, 2, 3, 4], [1, None, 3, 4], [0, None, 2, 3], [2, None, None, 5])
     figure = chart.lines("t", "x", "y", [series])
     assert len(points(figure)) == 3

@@ -28,13 +28,13 @@ def temporary(tmp_path, monkeypatch):
     return here
 
 
-def test_there_is_room_here_and_nothing_is_left(temporary, tmp_path):
+def test_a_folder_with_room_passes_and_no_file_is_left(temporary, tmp_path):
     found = temporary("t")
     assert room.lack_of_temporary(found, 1000) is None and found.temporary == str(tmp_path / "t")
     assert list(tmp_path.iterdir()) == [] and found.temporary_bytes > 0
 
 
-def test_a_folder_that_takes_nothing_is_named_with_its_reason(temporary, tmp_path):
+def test_a_folder_that_cannot_be_written_to_is_named_with_the_reason(temporary, tmp_path):
     (tmp_path / "file").write_text("")
     what, cure = room.lack_of_temporary(temporary("file/t"), 1)
     assert str(tmp_path / "file/t") in what and "Not a directory" in what and "TMPDIR" in cure

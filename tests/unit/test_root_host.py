@@ -1,4 +1,4 @@
-"""Which host is root: what stands first in an mpirun's list, and in which order ranks are then. And the other hosts
+"""Which host is root, the first in mpirun's list or another one, and in which order ranks are then. And the other hosts
 that a configuration names."""
 
 import pytest
@@ -64,7 +64,7 @@ def test_the_ranks_of_the_host_chosen_come_first(wanted, listed, result):
     assert root_host.order(job, wanted) == (job if result == "as it was" else result)
 
 
-def test_a_host_that_is_not_there_is_refused_unless_it_was_lost(monkeypatch):
+def test_a_host_without_ranks_is_refused_unless_it_was_lost(monkeypatch):
     for variable in (named_hosts.RESTARTS, "SLURM_RESTART_COUNT"):
         monkeypatch.delenv(variable, raising=False)
     job = Job()

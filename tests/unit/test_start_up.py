@@ -47,20 +47,20 @@ def test_the_launcher_is_ended_after_a_while_by_one_watchdog_after_the_other(lau
     assert launcher.stderr.readline().endswith(f": {watchdog.ENDED_EARLY}: the job ends\n")
 
 
-def test_a_launcher_that_ends_by_itself_is_let_alone(launched):
+def test_a_launcher_that_ends_by_itself_gets_no_signal(launched):
     launcher = launched("prterun", "import time; print(flush=True); time.sleep(0.1)")
     watchdog.end_job_of(launcher.pid)
     assert launcher.wait(10) == 0 and not launcher.stderr.read()
 
 
-def test_what_is_no_launcher_is_let_alone(launched):
+def test_a_process_that_is_no_launcher_gets_no_signal(launched):
     """Such as a script between mpirun and the rank."""
     launcher = launched("wrapper")
     watchdog.end_job_of(launcher.pid)
     assert launcher.poll() is None
 
 
-def test_without_ulfm_mpirun_sees_to_it(launched, monkeypatch):
+def test_without_ulfm_no_launcher_gets_a_signal_since_mpirun_ends_the_job(launched, monkeypatch):
     launcher = launched("prterun")
     monkeypatch.delenv("OMPI_MCA_mpi_ft_enable")
     watchdog.end_job_of(launcher.pid)

@@ -34,8 +34,9 @@ def test_by_default_games_begin_at_the_initial_position_and_nothing_is_drawn():
     assert (states == CONNECT4.initial(9)).all() and not plies.any() and (drawn == words(9)).all()
 
 
-def test_a_share_of_the_games_begins_at_positions_of_the_archive_each_as_likely():
-    """4000 games at 0.75: 3000 begin there, give or take 27; chi-square of up to 39 is above 80 once in 8,000."""
+def test_a_share_of_the_games_begins_at_positions_of_the_archive_all_equally_likely():
+    """Of 4,000 games with a share of 0.75, 3,000 begin there, with a standard deviation of 27. Chi-square with up to 39
+    degrees of freedom exceeds 80 once in 8,000 times."""
     settings, given = models.Selfplay(start_share=0.75), archive()
     states, plies = begin(CONNECT4, settings, given, 42, words(4000))
     assert (stones(states) == plies).all() and set(plies.tolist()) == {0, 1, 2, 3, 4, 5, 6}
@@ -49,7 +50,7 @@ def test_a_share_of_the_games_begins_at_positions_of_the_archive_each_as_likely(
         assert (states == CONNECT4.initial(50)).all() and not plies.any()
 
 
-def test_random_moves_are_0_to_so_many_each_number_as_likely():
+def test_each_number_of_random_moves_up_to_the_setting_is_equally_likely():
     states, plies = begin(CONNECT4, models.Selfplay(random_plies=4), None, 42, words(2000))
     assert (stones(states) == plies).all()
     assert (np.abs(np.bincount(plies) - 400) < 6 * 18).all()
@@ -58,8 +59,8 @@ def test_random_moves_are_0_to_so_many_each_number_as_likely():
 
 
 @pytest.mark.parametrize("cap", [9, 4])
-def test_no_game_begins_at_its_end(cap):
-    """Nine random moves end every game of tic-tac-toe: it begins before the last one; and before the cap."""
+def test_no_game_begins_at_a_terminal_position_or_at_the_cap(cap):
+    """Nine random moves end every game of tic-tac-toe, so fewer are made; and fewer than the cap."""
     states, plies = begin(TICTACTOE, models.Selfplay(random_plies=9), None, cap, words(500))
     assert not TICTACTOE.terminal(states)[0].any() and plies.max() == min(cap, 9) - 1
     given = archive()
@@ -75,7 +76,7 @@ def player(parallel_games=8, given=True, **settings):
 
 
 @pytest.mark.parametrize("cap", [0, 12])
-def test_their_records_tell_where_they_began_and_follow_the_rules(cap):
+def test_records_of_games_show_where_they_began_and_follow_the_rules(cap):
     made = player(max_plies=cap)
     record, begins = play_games(made, range(30)), []
     assert by_id(record) and len(record.games) == 30 and not made.live.any()

@@ -73,7 +73,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_text_by_hand():
+def test_the_status_as_text_is_the_one_by_hand():
     assert status_text.render(VALUES).splitlines() == [
         "demo: connect4, start 2, running",
         "written 2026-01-02 03:04:05, 1 h 02 min after the start",
@@ -101,7 +101,7 @@ def test_where_the_ranks_have_other_games_than_the_run_the_text_says_what_each_c
     assert "Games of the ranks: 1,500 in all" in status_text.render(VALUES | {"num_games": None})
 
 
-def test_one_of_a_kind_is_told_in_the_singular():
+def test_a_count_of_one_has_its_noun_in_the_singular():
     text = status_text.render(VALUES | {"num_games": 1, "num_positions": 1, "step": 1})
     assert "; 1 game, 1 position, 1 step before it" in text
     assert "; - games, - positions, - steps before it" in status_text.render(
@@ -109,7 +109,7 @@ def test_one_of_a_kind_is_told_in_the_singular():
     )
 
 
-def test_a_run_that_is_over_is_in_no_iteration_any_more():
+def test_the_text_of_a_finished_run_counts_complete_iterations():
     text = status_text.render(VALUES | {"job": "finished", "iteration": 3})  # of 10: by train.hours
     assert "iteration  3 of 10; 1,500 games, 32,000 positions, 410 steps in all" in text
 
@@ -132,20 +132,20 @@ def test_a_hostile_host_name_cannot_steer_the_terminal():
         (200_000, "55 h 33 min"),
     ],
 )
-def test_durations(seconds, words):
+def test_durations_as_text(seconds, words):
     assert status_text.duration(seconds) == words
 
 
 @pytest.fixture
 def slept(monkeypatch):
-    """The pauses of a reader, who never really sleeps: its clock goes on by them."""
+    """The pauses of a reader. It does not sleep in fact; its clock advances by them."""
     slept = []
     monkeypatch.setattr(status_command, "time", SimpleNamespace(sleep=slept.append))
     monkeypatch.setattr(status_command, "SilenceTimer", lambda gap_s: SilenceTimer(gap_s, lambda: sum(slept)))
     return slept
 
 
-def test_a_root_that_lives_is_believed_as_soon_as_its_count_moves(folder, slept, monkeypatch):
+def test_a_root_is_alive_as_soon_as_its_count_changes(folder, slept, monkeypatch):
     watched = status_command.Watched(folder)
     first = watched.look()
 
@@ -158,7 +158,7 @@ def test_a_root_that_lives_is_believed_as_soon_as_its_count_moves(folder, slept,
     assert watched.settle(first) == VALUES | {"count": 8} and sum(slept) == 2
 
 
-def test_of_a_dead_job_every_rank_is_offline(folder, slept):
+def test_the_ranks_of_a_dead_job_are_offline_unless_in_error(folder, slept):
     rows = [VALUES["ranks"][0], VALUES["ranks"][1] | {"state": "Error"}]
     (folder / "status.json").write_text(json.dumps(VALUES | {"ranks": rows}))
     watched = status_command.Watched(folder)
@@ -172,7 +172,7 @@ def test_of_a_dead_job_every_rank_is_offline(folder, slept):
 
 
 @pytest.mark.parametrize("job", ["finished", "stopped", "failed"])
-def test_an_ended_run_says_so_at_once(folder, slept, capsys, job):
+def test_the_status_of_an_ended_run_is_shown_at_once(folder, slept, capsys, job):
     (folder / "status.json").write_text(json.dumps(VALUES | {"job": job}))
     for options in ([], ["--watch"], ["--json"]):
         assert status_command.main([str(folder), *options]) == 0
@@ -182,14 +182,14 @@ def test_an_ended_run_says_so_at_once(folder, slept, capsys, job):
     assert json.loads(text.splitlines()[-1]) == VALUES | {"job": job}
 
 
-def test_a_watcher_sees_the_job_die(folder, slept, capsys):
+def test_status_watch_ends_when_the_job_dies(folder, slept, capsys):
     assert status_command.main([str(folder), "--watch", "--json"]) == 0
     shown = [json.loads(line)["job"] for line in capsys.readouterr().out.splitlines()]
     assert shown == ["running"] * 4 + ["dead"]  # looked at after 0, 2, 4, 6 and 8 s
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "{}", "null", '{"run": 3}'])
-def test_no_status_is_one_clear_block(tmp_path, capsys, content):
+def test_a_missing_or_damaged_status_is_refused_with_one_block(tmp_path, capsys, content):
     if content is not None:
         (tmp_path / "status.json").write_text(content)
     assert commands.main(["status", str(tmp_path)]) == 2
@@ -199,7 +199,7 @@ def test_no_status_is_one_clear_block(tmp_path, capsys, content):
 
 
 @pytest.mark.timeout(60)
-def test_a_pipe_is_no_status(tmp_path):
+def test_a_pipe_in_place_of_the_status_is_refused(tmp_path):
     os.mkfifo(tmp_path / "status.json")
     with pytest.raises(Refusal, match="status.json: not a plain file"):
         status_command.read(tmp_path)
@@ -263,16 +263,16 @@ def test_a_start_that_lost_its_lock_leaves_the_status_of_the_new_holder_alone(ro
     assert status_command.read(tmp_path)["job"] == "starting"
 
 
-def test_states_follow_the_phases(root):
-    told = []
+def test_the_state_of_a_rank_follows_its_phases(root):
+    states = []
     for learner in (None, SimpleNamespace(end_index=5)):
         root.begin(fake_run(learner), [("here", "cpu", "play")])
         for phase in ("play", None, "exchange", None, "train", None, "broadcast", None, "save", None, "evaluate", None):
             root.enter(phase)
-            told.append(root.facts()["state"])
+            states.append(root.facts()["state"])
     no_trainer = ["Active", "Syncing", *["Syncing"] * 8, "Active", "Syncing"]
-    assert told[:12] == no_trainer
-    assert told[12:] == [*no_trainer[:4], "Training", *no_trainer[5:]]
+    assert states[:12] == no_trainer
+    assert states[12:] == [*no_trainer[:4], "Training", *no_trainer[5:]]
 
 
 def test_only_time_in_self_play_counts_for_games_per_second(root):
@@ -295,7 +295,7 @@ def test_only_time_in_self_play_counts_for_games_per_second(root):
     assert values["model_sync_s"] == 7  # broadcast, without the wait at its end
 
 
-def test_silence_and_totals(root):
+def test_a_silent_rank_is_offline_until_it_is_heard_again_and_totals_add_up(root):
     root._world.hosts = root._rows = [("a", "cpu", "play"), ("b", "cpu", "play"), ("c", "cpu", "play")]
     root._rates = [status.deque(maxlen=3) for _ in range(3)]
     root.beats = [Beat(content(staleness=1.0, sent=0), 0.2), Beat(content(staleness=2.0), 5.5), Beat(None, 9.0)]
@@ -327,7 +327,7 @@ def test_a_finished_run_shows_its_totals_and_its_mean_rate(root):
     assert "Offline" not in text and "before it" not in text and "Games/second     5.5" in text
 
 
-def test_the_time_left_is_that_of_the_iterations_to_come(root):
+def test_the_time_left_is_that_of_the_remaining_iterations_steps_or_hours(root):
     run = fake_run()
     root.begin(run, [("here", "cpu", "play")])
     root.beats = [Beat(content(), 0.1)]
@@ -347,7 +347,7 @@ def test_the_time_left_is_that_of_the_iterations_to_come(root):
     assert root._values()["time_left_s"] == 36
 
 
-def test_a_resumed_run_tells_no_time_left_before_it_knows_how_far_it_is(root):
+def test_a_resumed_run_has_no_time_left_before_it_has_been_read(root):
     run = fake_run()
     resumed, run.before_play = run.before_play, None
     root.begin(run, [("here", "cpu", "play")])
@@ -361,7 +361,7 @@ def test_a_resumed_run_tells_no_time_left_before_it_knows_how_far_it_is(root):
     assert root._values()["time_left_s"] == 2 * 60
 
 
-def test_progress_of_training_is_that_of_the_learner(root):
+def test_the_progress_of_training_is_the_learners(root):
     learner = SimpleNamespace(end_index=100)
     run = fake_run(learner)
     run.progress.step = 100
@@ -376,7 +376,7 @@ def test_progress_of_training_is_that_of_the_learner(root):
     assert root._values()["progress"] == {"name": "training", "done": 20, "total": 50, "unit": "steps"}
 
 
-def test_a_rank_that_was_never_heard_is_named_once(root, caplog):
+def test_the_log_names_a_rank_without_heartbeats_once(root, caplog):
     said = []
     root._logger = SimpleNamespace(warning=lambda text, *values: said.append(text % values))
     root.beats = [Beat(None, 1.0)]
@@ -386,7 +386,7 @@ def test_a_rank_that_was_never_heard_is_named_once(root, caplog):
     assert len(said) == 1 and "rank [0] on here" in said[0] and "UDP" in said[0]
 
 
-def test_files_are_whole_and_agree(root, tmp_path):
+def test_status_json_and_status_txt_are_complete_and_agree(root, tmp_path):
     root.begin(fake_run(), [("here", "cpu", "play")])
     root.beats = [Beat(content(), 0.1)]
     for count in (1, 2):
@@ -397,7 +397,7 @@ def test_files_are_whole_and_agree(root, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["status.json", "status.txt"]
 
 
-def test_a_run_that_is_only_looked_at_has_no_status(tmp_path):
+def test_a_run_that_is_only_read_writes_no_status(tmp_path):
     idle = Status(OneRank(), tmp_path, Config(game="connect4"), None, None)
     idle.begin(fake_run(), [("here", "cpu", "play")])
     idle.enter("play")
@@ -414,7 +414,7 @@ def test_a_run_that_is_only_looked_at_has_no_status(tmp_path):
         (ZeroDivisionError("oh"), "failed", "Error", ["rank 0 on here: ZeroDivisionError: oh"]),
     ],
 )
-def test_how_a_run_ended_is_written_last(tmp_path, error, job, state, failures):
+def test_the_last_status_says_how_the_run_ended(tmp_path, error, job, state, failures):
     """With the real threads."""
     ours = Status(OneRank(), tmp_path, Config(game="connect4"), 1, logging.Logger("test"))
     ours.show(Monitor(OneRank(), tmp_path, 60.0, ours.facts, lambda: 0.0, ours.failed, ours.stopped))

@@ -1,4 +1,4 @@
-"""What az_mpi suggest chooses, from speeds made by hand, and the mistakes that it refuses. The whole command, once."""
+"""What az_mpi suggest chooses from made-up speeds, the mistakes that it refuses, and one run of the whole command."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from az_mpi.config import load as configuration
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import trial
-from az_mpi.launch import hosts
+from az_mpi.launch import hosts, mpi_job
 from az_mpi.plan import sizing, suggest
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,8 @@ GIB = 2**30
 
 
 def figures(data, core_gflops=20, ranks=2, length=30, memory=8 * GIB):
-    """What a machine of such cores would measure: an evaluation and a training step in proportion to the weights."""
+    """Return what a machine of such cores would measure if evaluations and training steps took time in proportion to
+    the number of weights."""
     wanted = sizing.positions_wanted(data["network"]["blocks"], data["network"]["channels"])
     work = wanted / sizing.POSITIONS_PER_WEIGHT * 42 * 2  # a forward pass of 6 x 7
     evaluation_s = work / (core_gflops * 1e9)
@@ -42,7 +43,7 @@ def figures(data, core_gflops=20, ranks=2, length=30, memory=8 * GIB):
 
 
 def suggested(hours, rules=FEW, ranks=2, **machine):
-    """What the command does with these speeds."""
+    """Return the configuration that the command makes of such speeds, and the figures that it was made from."""
     chosen = sizing.SIZES[0]
     for size in sizing.SIZES:
         data = sizing.first("connect4", rules, size, ranks)
@@ -59,7 +60,7 @@ HOURS = (0.002, 0.02, 0.13, 0.2, 0.5, 1, 2, 3, 5, 8, 12, 24, 48, 100, 300)
 
 
 @pytest.mark.parametrize("core_gflops", [2, 30, 500, 100_000])
-def test_more_hours_are_a_network_as_large_and_more_iterations(core_gflops):
+def test_more_hours_give_a_network_at_least_as_large_and_more_iterations(core_gflops):
     found = [suggested(hours, core_gflops=core_gflops)[0] for hours in HOURS]
     for less, more in zip(found, found[1:]):
         assert (less.network.blocks, less.network.channels) <= (more.network.blocks, more.network.channels)
@@ -78,7 +79,7 @@ def test_play_and_training_take_less_than_the_time_and_most_of_it(ranks, rules):
         assert config.train.batch_size >= ranks
 
 
-def test_counts_by_hand():
+def test_counts_are_those_computed_by_hand():
     # 0.9 of 40,000 s for games of 20 moves at 100 moves/s, 0.2 s: with 30 samples a game, 0.1 s each 256, 0.2117 s.
     data = sizing.first("connect4", FEW, (4, 48), 2)
     assert data["search"]["simulations"] == 32 and data["train"]["batch_size"] == 256
@@ -143,7 +144,7 @@ def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_ro
 )
 def test_mistakes_are_refused_before_anything_is_measured(wrong, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(suggest.mpi_job, "output", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(suggest.mpi_job, "run_child", lambda *_: pytest.fail("measured"))
     (tmp_path / "there.json").write_text("mine")
     with pytest.raises(Refusal, match=said):
         suggest.main(wrong)
@@ -151,11 +152,11 @@ def test_mistakes_are_refused_before_anything_is_measured(wrong, said, tmp_path,
     assert (tmp_path / "there.json").read_text() == "mine"
 
 
-def test_several_hosts_are_looked_at_unless_it_is_told_not_to(tmp_path, monkeypatch):
+def test_several_hosts_are_checked_unless_no_check_is_given(tmp_path, monkeypatch):
     """Both names answer from this machine, so they cannot be two hosts."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(suggest.check, "ssh", lambda timeout_s: lambda name, words: words)
-    monkeypatch.setattr(suggest.mpi_job, "output", lambda *_: (3, ""))
+    monkeypatch.setattr(suggest.mpi_job, "run_child", lambda *_: mpi_job.Child(3, "", ""))
     words = ["tictactoe", "--hours", "1", "--hosts", "one:1,two:1"]
     with pytest.raises(Refusal, match="calls itself"):
         suggest.main(words)
@@ -192,7 +193,7 @@ def test_one_machine_is_started_by_mpirun_and_others_by_launch(monkeypatch, give
 
 
 @pytest.mark.process
-def test_a_game_of_ones_own_gets_a_configuration_that_run_dist_takes(tmp_path):
+def test_a_users_own_game_gets_a_configuration_that_run_dist_takes(tmp_path):
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     words = [
         sys.executable,

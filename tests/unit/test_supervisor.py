@@ -1,6 +1,7 @@
-"""The watch that launch keeps: which ends are followed by another job, on which hosts, and after how long.
+"""How launch supervises a training: after which ends another job follows, on which hosts, and after how long.
 
-mpirun's place is taken by a program that does what a list says, one entry a job; ssh's by one that runs things here.
+A program that does what a list says, with an entry for each job, takes mpirun's place; one that runs commands on this
+machine takes ssh's.
 """
 
 import json
@@ -25,7 +26,7 @@ from az_mpi.liveness.watchdog import ENDED_EARLY
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
-# What a job does: says `job` in status.json, commits a segment, waits for USR2 or a file, says something, ends.
+# A job does what its entry says: it writes `job` into status.json, commits a segment, prints, runs until USR2, ends.
 MPIRUN = f"""#!{sys.executable}
 import json, os, pathlib, signal, sys, time
 if "--version" in sys.argv: print("mpirun (Open MPI) 5.0.11"); sys.exit()
@@ -58,7 +59,7 @@ host=$2; shift 2
 sh -c "$*" | sed "s/\\"host\\": \\"[^\\"]*\\"/\\"host\\": \\"$host\\"/"
 """
 LOST = "PRTE has lost communication with a remote daemon.\n"
-RUNNING, GOES_ON = {"job": "running"}, {"job": "running", "runs": True}
+RUNNING, RUNS = {"job": "running"}, {"job": "running", "runs": True}
 FINISHES = {"job": "finished", "status": 0}
 
 
@@ -107,7 +108,7 @@ def launch(tmp_path, monkeypatch):
     return run
 
 
-# Ends after which there is one more job; then it finishes.
+# Ends after which one more job is started, which finishes.
 @pytest.mark.parametrize(
     "first",
     [
@@ -126,7 +127,7 @@ def launch(tmp_path, monkeypatch):
         {"job": "starting", "status": 213},
     ],
 )
-def test_what_is_lost_is_started_again(launch, first, capfd):
+def test_a_job_that_is_lost_is_started_again(launch, first, capfd):
     assert launch([first, FINISHES]) == (0, [("a:1", 1)] * 2)
     assert "launch: the job is lost" in capfd.readouterr().err
     assert ("--fresh" in launch.lines[1]) == ("job" not in first), "a run that has begun is not to be fresh again"
@@ -157,14 +158,14 @@ def test_a_job_that_makes_no_progress_is_given_up(launch, capfd):
     assert launch([{**RUNNING, "status": 137}], max_restarts=0)[0] == 75 and len(launch.lines) == 5
 
 
-def test_a_disk_that_fails_now_does_not_end_the_watch(launch, monkeypatch):
-    """Neither where launch looks how far the run is, nor where it takes a request away."""
+def test_a_disk_that_fails_for_a_moment_does_not_end_the_launch(launch, monkeypatch):
+    """The folders that show how far the run has come cannot be read."""
     monkeypatch.setattr(supervisor.files, "names", lambda folder: fail_with_eio())
     lost = {**RUNNING, "status": 137}
     assert launch([lost, lost, FINISHES]) == (0, [("a:1", 1)] * 3)
 
 
-def test_a_request_that_cannot_be_taken_away_now_is_taken_later(tmp_path, monkeypatch):
+def test_a_request_whose_file_cannot_be_removed_is_taken_later(tmp_path, monkeypatch):
     requests = RequestFiles(tmp_path)
     requests.ask({"id": 1})
     with monkeypatch.context() as patch:
@@ -183,14 +184,14 @@ def test_a_job_that_makes_progress_is_started_again_without_limit(launch):
     assert launch(plan)[0] == 0 and len(launch.lines) == 9
 
 
-def test_the_pauses_grow_to_a_limit():
+def test_pauses_between_restarts_double_up_to_a_limit():
     assert [supervisor.pause(k) for k in (0, 1, 2, 3, 4, 8, 9, 10**3)] == [0, 0, 5, 10, 20, 300, 300, 300]
 
 
-def test_max_hours_are_those_of_all_jobs(launch, capfd):
-    assert launch([{**RUNNING, "status": 137}, GOES_ON], hours=3 / 3600)[0] == 75
+def test_max_hours_count_all_jobs_of_a_launch_together(launch, capfd):
+    assert launch([{**RUNNING, "status": 137}, RUNS], hours=3 / 3600)[0] == 75
     assert "max_hours is nearly over" in capfd.readouterr().err and len(launch.lines) == 2
-    (launch.folder / "lines").unlink()  # a job that leaves by itself once they are over, between two looks at the clock
+    (launch.folder / "lines").unlink()  # a job that ends by itself once they are over, between two ticks
     assert launch([{"job": "stopped", "status": 75, "seconds": 0.8}, FINISHES], hours=0.8 / 3600)[0] == 75
     assert len(launch.lines) == 1 and "is lost" not in capfd.readouterr().err
 
@@ -202,7 +203,7 @@ def test_hosts_that_do_not_answer_are_left_out(launch, capfd):
     assert "launch: left out: b: ssh: connect to host b port 22: No route to host" in capfd.readouterr().err
 
 
-def test_a_failure_where_a_host_is_gone_is_a_loss(launch):
+def test_an_internal_error_is_followed_by_a_restart_only_if_a_host_is_missing(launch):
     (launch.folder / "b").touch()
     assert launch([{**RUNNING, "status": 70}, FINISHES], "a:1,b:1", no_check=False)[0] == 0
     assert launch([{**RUNNING, "status": 70}], "a:1", no_check=False)[0] == 70
@@ -214,54 +215,54 @@ def test_a_spare_host_takes_the_place_of_a_lost_one(launch):
     assert launch(plan, "a:2,b:2,c:2", no_check=False, nodes=2) == (0, [("a:2,b:2", 4), ("b:2,c:2", 4)])
 
 
-def test_a_host_that_is_back_is_taken_in(launch, monkeypatch):
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.5)
-    monkeypatch.setattr("az_mpi.launch.host_pool.LOOK_S", 0.5)
+def test_a_host_that_answers_again_is_used_again(launch, monkeypatch):
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.5)
+    monkeypatch.setattr("az_mpi.launch.host_pool.SEARCH_EVERY_S", 0.5)
     away = launch.folder / "b"
     away.touch()
     monkeypatch.setattr(mpi_job, "say", lambda text: away.unlink(True) if "left out" in text else None)
-    plan = [{**RUNNING, "status": 0, "says": LOST}, GOES_ON, FINISHES]
+    plan = [{**RUNNING, "status": 0, "says": LOST}, RUNS, FINISHES]
     assert launch(plan, "a:1,b:1", no_check=False) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
 
 
-def test_a_line_more_in_the_hostfile(launch, monkeypatch):
-    """It is taken once it stands there twice, and not while it cannot be read."""
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+def test_a_host_added_to_the_hostfile_is_used(launch, monkeypatch):
+    """It is used once two reads have found it, and not while the line is incomplete."""
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
     texts = iter(["a:1", "a:1", "a:1,b:", "a:1,b:1"])
 
     def read():
         return hosts.parse(next(texts, "a:1,b:1,c:2"))
 
-    assert launch([GOES_ON, FINISHES], read=read, no_check=False) == (0, [("a:1", 1), ("a:1,b:1,c:2", 4)])
+    assert launch([RUNS, FINISHES], read=read, no_check=False) == (0, [("a:1", 1), ("a:1,b:1,c:2", 4)])
 
 
 def test_a_host_that_answers_but_cannot_start_is_not_tried_again_at_once(launch, monkeypatch):
-    """The same machine by another name: alone it answers well."""
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+    """It is the same machine under another name: if it is asked alone, nothing is wrong with it."""
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
     (launch.folder / "ssh").write_text(SSH.replace("shift 2\n", "shift 2; [ $host = alias ] && host=a\n"))
     texts = iter(["a:1"])
-    plan = [GOES_ON, {**FINISHES, "seconds": 2}]
+    plan = [RUNS, {**FINISHES, "seconds": 2}]
     assert launch(plan, read=lambda: hosts.parse(next(texts, "a:1,alias:1")), no_check=False) == (0, [("a:1", 1)] * 2)
 
 
-def test_lost_ranks_come_back_under_survive(launch, monkeypatch):
-    """Two ranks were started, and one is left."""
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+def test_a_job_that_survived_lost_ranks_is_restarted_with_all(launch, monkeypatch):
+    """Two ranks are started, and the status has one of them."""
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
     text = MPIRUN.replace("* np", "* (1 if does.get('runs') else np)")
     (launch.folder / "mpirun").write_text(text)
-    assert launch([GOES_ON, FINISHES], "a:2", survive=True) == (0, [("a:2", 2)] * 2)
+    assert launch([RUNS, FINISHES], "a:2", survive=True) == (0, [("a:2", 2)] * 2)
 
 
-def test_a_job_that_has_told_nothing_yet_has_lost_no_ranks(launch, monkeypatch, capfd):
-    """The second job writes no status, so that of the first one, with one rank of two, is still there."""
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
+def test_ranks_are_not_counted_as_lost_before_the_job_has_written_a_status(launch, monkeypatch, capfd):
+    """The second job writes no status, so the file still has that of the first job, with one of two ranks."""
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
     (launch.folder / "mpirun").write_text(MPIRUN.replace("* np", "* (1 if does.get('runs') else np)"))
-    assert launch([GOES_ON, {"seconds": 1.5}, FINISHES], "a:2", survive=True)[0] == 0
+    assert launch([RUNS, {"seconds": 1.5}, FINISHES], "a:2", survive=True)[0] == 0
     assert capfd.readouterr().err.count("1 of 2 ranks are lost") == 1
 
 
-def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
-    """By the real process, which has refused nothing and begun nothing yet: 143; and in a pause: 75."""
+def test_a_signal_in_the_pause_between_two_jobs_ends_the_launch_with_75(launch, tmp_path):
+    """The whole command is run, with a stand-in for mpirun that loses each job."""
     (tmp_path / "run").mkdir()
     (tmp_path / "plan").write_text(json.dumps([{**RUNNING, "status": 137}] * 9))
     (tmp_path / "python").symlink_to(sys.executable)
@@ -275,14 +276,15 @@ def test_a_signal_between_two_jobs_ends_the_launch(launch, tmp_path):
         while "waiting 5 s" not in said:
             said += process.stderr.readline()
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 75 and "stopping; the same command goes on" in process.stderr.read()
+        assert process.wait(30) == 75 and "stopping; the same command resumes the run" in process.stderr.read()
     finally:
         process.kill()
         process.communicate()
 
 
 class Meeting(Ssh):
-    """Hosts of which it is known whether they are there. away: their names. told: signals for mpirun, each once."""
+    """A transport that knows which hosts are up. away: names of those that are not. told: signals for mpirun; each of
+    them is given once."""
 
     knows = True
 
@@ -303,45 +305,45 @@ class Meeting(Ssh):
         return told, bool(self.away & names)
 
 
-@pytest.mark.parametrize("first", [GOES_ON, {"runs": True}, {**GOES_ON, "deaf": True}])
-def test_a_host_that_only_we_miss_is_left_out(launch, monkeypatch, first):
-    """Also before the run has begun, and where mpirun does not end of itself."""
+@pytest.mark.parametrize("first", [RUNS, {"runs": True}, {**RUNS, "deaf": True}])
+def test_a_host_that_the_transport_reports_as_lost_is_left_out(launch, monkeypatch, first):
+    """Also before the run has begun, and if mpirun ignores TERM."""
     monkeypatch.setattr(supervisor, "ENDS", ((0, signal.SIGTERM), (1, signal.SIGKILL)))
     transport = Meeting(launch.folder)
     transport.happen = lambda names: transport.away.update("b" if transport.num_jobs() else "")
     assert launch([first, FINISHES], "a:1,b:1", transport=transport) == (0, [("a:1,b:1", 2), ("a:1", 1)])
 
 
-def test_a_host_that_is_known_to_be_back_is_taken_in_unasked(launch, monkeypatch):
-    monkeypatch.setattr(supervisor, "LOOK_S", 0.3)
-    monkeypatch.setattr("az_mpi.launch.host_pool.LOOK_S", 0.3)
+def test_a_host_that_the_transport_reports_as_back_is_used_without_a_check(launch, monkeypatch):
+    monkeypatch.setattr(supervisor, "SEARCH_EVERY_S", 0.3)
+    monkeypatch.setattr("az_mpi.launch.host_pool.SEARCH_EVERY_S", 0.3)
     transport = Meeting(launch.folder)
 
     def happen(names):
         transport.away = {"b"} if transport.num_jobs() == 1 else set() if names else transport.away
 
     transport.happen = happen
-    plan = [GOES_ON, GOES_ON, FINISHES]
+    plan = [RUNS, RUNS, FINISHES]
     assert launch(plan, "a:1,b:1", transport=transport) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
 
 
-def test_a_stop_from_elsewhere_ends_the_run(launch):
+def test_a_stop_from_another_node_ends_the_run(launch):
     transport = Meeting(launch.folder)
     begun = launch.folder / "run/status.json"
-    transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] * begun.exists())
-    assert launch([GOES_ON], transport=transport)[0] == 75 and len(launch.lines) == 1
+    transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] if begun.exists() else [])
+    assert launch([RUNS], transport=transport)[0] == 75 and len(launch.lines) == 1
 
 
-def test_a_stop_from_elsewhere_between_two_jobs(launch, capfd):
+def test_a_stop_from_another_node_between_two_jobs_ends_the_launch(launch, capfd):
     transport = Meeting(launch.folder)
-    transport.happen = lambda names: transport.told.extend([signal.SIGUSR2] * (not names))
+    transport.happen = lambda names: transport.told.extend([] if names else [signal.SIGUSR2])
     with pytest.raises(SystemExit) as leaving:
         launch([{**RUNNING, "status": 137}] * 2, transport=transport)
     assert leaving.value.code == 75 and transport.num_jobs() == 1
-    assert "stopping; the same command goes on" in capfd.readouterr().err
+    assert "stopping; the same command resumes the run" in capfd.readouterr().err
 
 
-def test_what_cannot_even_begin_is_tried_less_often(launch):
+def test_a_run_that_never_begins_gets_at_most_three_restarts(launch):
     assert launch([{"status": 1, "says": ENDED_EARLY}] * 9, max_restarts=8)[0] == 75 and len(launch.lines) == 4
 
 
@@ -354,8 +356,8 @@ def ask(*words):
     return done.returncode, done.stdout + done.stderr
 
 
-def test_what_a_user_asks_for(launch):
-    """The user is a thread; a plan of jobs that go on until they are asked to stop."""
+def test_requests_of_a_user_are_refused_or_restart_the_job_on_other_hosts(launch):
+    """A thread is the user; each job runs until it is asked to stop."""
     (launch.folder / "gone").touch()
     run, lines, said, ended = launch.folder / "run", launch.folder / "lines", [], threading.Event()
 
@@ -382,7 +384,7 @@ def test_what_a_user_asks_for(launch):
     thread = threading.Thread(target=user)
     thread.start()
     try:
-        status, widths = launch([GOES_ON] * 4, "a:1,b:1", no_check=False)
+        status, widths = launch([RUNS] * 4, "a:1,b:1", no_check=False)
     finally:
         ended.set()
         thread.join()
@@ -398,7 +400,7 @@ def test_what_a_user_asks_for(launch):
 
 
 def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
-    """By the look at a host, which knows them by what is in their environment."""
+    """The probe of a host finds them by a variable of their environment."""
     from az_mpi.launch import host_probe
 
     def rank(launch):
@@ -420,8 +422,8 @@ def test_the_ranks_of_a_lost_job_are_killed_and_no_others():
             one.communicate()
 
 
-def test_what_is_said_of_hosts_while_the_job_is_started_again(launch, monkeypatch):
-    """Between two jobs, and until the new one has told of itself, no host is in a job."""
+def test_no_host_is_shown_in_the_job_between_two_jobs(launch, monkeypatch):
+    """Nor is it before the new job has written a status."""
     said, publish = [], RequestFiles.publish
     monkeypatch.setattr(RequestFiles, "publish", lambda files, content: said.append(content) or publish(files, content))
     assert launch([{**RUNNING, "status": 137}, FINISHES], "a:1,b:1", no_check=False)[0] == 0

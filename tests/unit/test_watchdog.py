@@ -86,7 +86,7 @@ def test_a_slow_rank_is_given_a_multiple_of_its_longest_step():
     assert LONGER * 4.0 - 2 * LOOK_S <= rank.stay(1000) <= LONGER * 4.0 + 2 * LOOK_S
 
 
-def test_0_turns_it_off_but_for_the_longest():
+def test_hang_s_0_leaves_only_the_longest_limit():
     rank = Rank(0.0)
     rank.step(0.5)
     assert rank.stay(PATIENCE_S / 2, stopped=True) is None
@@ -137,7 +137,7 @@ def dog_of(process):
 
 
 @pytest.mark.parametrize("what", ["hangs", "brief"])
-def test_a_process_that_hangs_is_killed_and_its_end_explained(ranks, what):
+def test_a_process_that_hangs_is_killed_and_the_reason_is_printed(ranks, what):
     process = ranks(what)
     assert process.wait(30) == -signal.SIGKILL
     text = process.stderr.read()
@@ -175,7 +175,7 @@ def dog_lives(pid):
         return False
 
 
-def test_before_it_is_started_signs_of_life_go_nowhere():
+def test_signs_of_life_before_the_watchdog_is_started_do_nothing():
     with watchdog.steps():
         watchdog.step()
     watchdog.tick()

@@ -1,4 +1,4 @@
-"""The segment writer: play goes on while the file system does not, memory is bounded, no error is lost."""
+"""The segment writer: play continues while the file system fails, memory is bounded, no error is lost."""
 
 import errno
 import logging
@@ -219,7 +219,7 @@ def test_what_may_pass_is_waited_for_and_told_of(segments, records, disk, caplog
     disk.full.clear()
     flushing.join(LONG_S)
     assert stored(segments.folder) == {"000007-000": records[0].games["id"].tolist()}
-    assert "written now" in caplog.text and caplog.messages[-1].endswith("the run goes on") and segments.ended is None
+    assert "written now" in caplog.text and caplog.messages[-1].endswith("the run continues") and segments.ended is None
 
 
 def test_play_goes_on_from_the_queue_while_the_disk_is_full(segments, records, disk):
@@ -320,7 +320,7 @@ settings = make_config("tictactoe", search={"simulations": 4}, selfplay={"parall
 (folder / "games").mkdir()
 writer = Writer(folder / "games", folder / "games.h5", game)
 pauses = []
-writer._log.warning = lambda *text: "paused" in text[0] and pauses.append((folder / "ballast").unlink(missing_ok=True))
+writer.log.warning = lambda *text: "paused" in text[0] and pauses.append((folder / "ballast").unlink(missing_ok=True))
 for k in range(12):
     record = play_games(Player(settings, game, Hashed(game), 3), range(64 * k, 64 * k + 64), iteration=0)
     writer.submit(0, record, {})

@@ -1,4 +1,4 @@
-// What page.html needs of its back end: here a worker, which has the rules, the network and the search. Nothing is loaded.
+// The back end of web_client.html, here a worker with the rules, the network and the search. Nothing is loaded.
 let worker = null, waiting = [];
 function ask(what, argument) {
   busy = true;

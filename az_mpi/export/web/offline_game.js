@@ -1,5 +1,5 @@
 "use strict";
-// A game against the network, for page.html: az_mpi/play/web_game.py and session.py in the browser, in a worker.
+// A game against the network, for web_client.html: az_mpi/play/web_game.py and player/session.py in a worker of the browser.
 const SLICE_MS = 50, PUBLISH_MS = 250, PACE_MS = 700, ANALYSIS_MAX = 20000, SIMULATIONS_MAX = 1000000, SHOWN_MOVES = 12, SHOWN_LINE = 10;
 
 class OfflineGame {
@@ -32,7 +32,7 @@ class OfflineGame {
     const word = String(text).trim().toLowerCase();
     const action = this.result === null ? this.game.legal(this.state).find((each) => this.game.text(this.state, each).toLowerCase() === word) : undefined;
     if (action === undefined) return this.result === null ? "no legal move here" : "the game is over";
-    if (this.humans.length < 2) this.line.length = this.ply; // also if it is the move of that line: the network is to answer
+    if (this.humans.length < 2) this.line.length = this.ply; // even if it is the line's next move, so that the network answers it
     this.play(action);
     this.stayAsStrongAsChosen();
     return null;
@@ -88,8 +88,8 @@ class OfflineGame {
   // The state, as web_game.py has it.
   moved() {
     const board = this.game.board(this.state), before = this.ply ? this.game.board(this.states[this.ply - 1]) : null;
+    if (before) Object.assign(board, { last: filledSince(board, before), left: leftSince(board, before, this.states[this.ply - 1].player) });
     this.position = { board, text: board.players.map((row) => row.map((owner) => (owner < 0 ? "." : "XO"[owner])).join(" ")).join("\n"),
-      last: before ? filledSince(board, before) : [], left: before ? leftSince(board, before, this.states[this.ply - 1].player) : [],
       cut: this.result !== null && this.game.isCut(this.state), ply: this.ply, to_play: this.state.player, over: this.result !== null, result: this.result, legal: this.legal(board) };
     this.begun = Date.now(); this.isKnown = false;
     this.publish();

@@ -15,23 +15,24 @@ from az_mpi.core.printing import prepare
 from az_mpi.core.problems import NotNow, Refusal
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
-FOLDER = "AZ_MPI_RENDEZVOUS"  # tells this program the folder
+FOLDER = "AZ_MPI_RENDEZVOUS"  # the environment variable with the folder's path
 Result = TypeVar("Result")
 POLL_S = 0.1
-FAILS_S = 20.0  # for how long a file system may fail
+FAILS_S = 20.0  # a file system may fail for so long
 
 
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit status; 255, as ssh does, if it cannot be run."""
-    host, parent = arguments[0], os.getppid()
-    # Like ssh, it makes one shell command of all words.
+    host = arguments[0]
+    command = " ".join(arguments[1:])  # like ssh, it makes one shell command of all words
+    parent = os.getppid()
     text = "" if sys.stdin.isatty() else sys.stdin.read()
     try:
         folder = retry(lambda: PrivateFolder(os.environ[FOLDER]))
         members = (retry(lambda: folder.read("node-0")) or {}).get("members", [])
         member = next(member for member in members if member["host"] == host)
         key = f"{member['id']}-{secrets.token_hex(8)}"
-        retry(lambda: folder.write(f"command-{key}", {"command": " ".join(arguments[1:]), "input": text}))
+        retry(lambda: folder.write(f"command-{key}", {"command": command, "input": text}))
     except (KeyError, Refusal, StopIteration, OSError) as error:
         print(f"no node {host} in the rendezvous: {error}", file=sys.stderr)
         return 255

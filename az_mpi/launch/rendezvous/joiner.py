@@ -1,4 +1,5 @@
-"""The nodes of a rendezvous but node 0: each runs the commands that node 0 writes for it, until node 0 ends the job."""
+"""What each node of a rendezvous except node 0 does: it runs the commands that node 0 writes for it, until node 0 ends
+the job."""
 
 import os
 import signal
@@ -21,9 +22,12 @@ def serve(node: Node, waiting_s: float) -> int:
 
     Raises Refusal if node 0 does not come within waiting_s.
     """
-    root, children = Other(node.folder, 0), {}
-    start, joined, say_at, failed = time.monotonic(), None, 0, None
-    caught = []
+    root = Other(node.folder, 0)
+    commands: dict[str, Command] = {}  # by the key of the command
+    caught: list[int] = []  # signals that node 0 is to get
+    start, say_at = time.monotonic(), 0
+    joined = None  # the id of the process that is node 0, once it counts this node in
+    failed = None  # why the newest try to do what node 0 asks for has failed
     try:
         while True:
             node.check()
@@ -41,24 +45,24 @@ def serve(node: Node, waiting_s: float) -> int:
             elif content is None:
                 pass  # the file is being rewritten
             elif not mine:
-                mpi_job.say(f"node {node.index}: node 0 counts this node as lost and goes on without it: ending")
+                mpi_job.say(f"node {node.index}: node 0 counts this node as lost and continues without it: ending")
                 return RESUMABLE  # start the same command again, on every node or on this one
             elif end := content.get("end"):
                 if end["text"]:
                     print(f"node 0: {end['text']}", file=sys.stderr)
                 return end["status"]
             else:
-                failed = _try_work(node, children, failed)
+                failed = _try_work(node, commands, failed)
                 pass_on(node, caught)
             time.sleep(POLL_S)
     finally:
-        for child in children.values():
-            child.end()
+        for command in commands.values():
+            command.end()
 
 
 def _wait_for_root(node, waited_s, waiting_s, say_at):
-    """Say at `say_at`, in seconds, that node 0 is waited for; return when to say it again. Raises Refusal after
-    `waiting_s`."""
+    """Print that this node waits for node 0 if `say_at` is over; return when to print it again. Raises Refusal after
+    `waiting_s`. All times are in seconds since the start."""
     if waited_s > waiting_s:
         raise Refusal(
             f"after {waiting_s} s no node 0 has found all of its nodes\n"
@@ -70,10 +74,11 @@ def _wait_for_root(node, waited_s, waiting_s, say_at):
     return say_at + SAY_EVERY_S
 
 
-def _try_work(node, children, failed):
-    """Do what node 0 asks for. Return why it failed, perhaps for a moment, or None. failed: what the last try did."""
+def _try_work(node, commands, failed):
+    """Do what node 0 asks for. Return why it failed, perhaps for a moment, or None. failed: what the try before has
+    returned; the same reason is printed once."""
     try:
-        work(node, children)
+        work(node, commands)
     except OSError as error:  # of the folder or of this host
         if failed != str(error):
             mpi_job.say(f"node {node.index}: a command of node 0 cannot be done now: {error}")
@@ -82,9 +87,10 @@ def _try_work(node, children, failed):
 
 
 def listen(caught: list[int]) -> None:
-    """From now on note the signals of the user or a scheduler, which node 0 is to get."""
+    """From now on, note in `caught` the signals of the user or of a scheduler. Node 0 is to get them."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
-        if (number, signal.getsignal(number)) != (signal.SIGHUP, signal.SIG_IGN):  # nohup
+        is_under_nohup = number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
+        if not is_under_nohup:
             signal.signal(number, lambda number, _: caught.append(number))
 
 
@@ -92,34 +98,36 @@ def pass_on(node: Node, caught: list[int]) -> None:
     """Pass noted signals on to node 0, for mpirun: the first one stops the run cleanly, the second ends this node."""
     while caught:
         number = caught.pop(0)
-        told = node.content.get("signals", [])
+        sent = node.content.get("signals", [])
         if number != signal.SIGUSR1:
-            mpi_job.say_stop(number, told.count(signal.SIGUSR2))
-            if signal.SIGUSR2 in told:
+            mpi_job.say_stop(number, sent.count(signal.SIGUSR2))
+            if signal.SIGUSR2 in sent:
                 raise SystemExit(128 + number)
             number = signal.SIGUSR2
-        node.tell(signals=[*told, int(number)])
+        node.tell(signals=[*sent, int(number)])
 
 
-def work(node: Node, children: dict[str, "Child"]) -> None:
+def work(node: Node, commands: dict[str, "Command"]) -> None:
     """Start new commands for this node, and send back the results of those that have ended."""
     for name in node.folder.names():
         key = name.removeprefix("command-")
-        if name.startswith(f"command-{node.id}-") and key not in children:
+        if name.startswith(f"command-{node.id}-") and key not in commands:
             if asked := node.folder.read(name):
-                children[key] = Child(asked["command"], asked["input"])
-    for key, child in children.items():
-        if child.process.poll() is not None and not child.told:
-            node.folder.write(f"result-{key}", child.result())
+                commands[key] = Command(asked["command"], asked["input"])
+    for key, command in commands.items():
+        if command.process.poll() is not None and not command.is_reported:
+            node.folder.write(f"result-{key}", command.result())
             node.folder.remove(f"command-{key}")
-            child.told = True
+            command.is_reported = True
 
 
-class Child:
+class Command:
     """A shell command of node 0, in a session of its own."""
 
     def __init__(self, command: str, text: str):
-        self.told, self.output, self.errors = False, files.in_memory(), files.in_memory()
+        self.is_reported = False  # whether node 0 got the result
+        self.output = files.in_memory()
+        self.errors = files.in_memory()
         with files.in_memory() as source:
             source.write(text.encode())
             source.seek(0)
@@ -128,6 +136,7 @@ class Child:
             )
 
     def result(self) -> dict[str, Any]:
+        """Return the exit status and the end of the output of a command that has ended, for node 0."""
         status = self.process.returncode
         return {
             "status": status if status >= 0 else 128 - status,

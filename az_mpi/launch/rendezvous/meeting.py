@@ -1,4 +1,4 @@
-"""The nodes of a rendezvous as node 0 sees them: which are there, what they were told, and how they run commands."""
+"""The nodes of a rendezvous as node 0 sees them: which are up, what node 0 tells them, how they run commands."""
 
 import math
 import shlex
@@ -28,10 +28,13 @@ class Meeting:
     knows = True
 
     def __init__(self, node: Node, others: Sequence[Other]):
-        self.node, self.others = node, others
-        self.known = [node.content, *(other.content for other in others)]  # of each node when it came
-        self.lost, self.refused, self.heard = set(), set(), {}  # indices; ids; {id: how many of its signals}
-        self.published = []  # ids
+        self.node = node
+        self.others = others
+        self.known = [node.content, *(other.content for other in others)]  # the description of each node when it came
+        self.lost: set[int] = set()  # indices of nodes
+        self.refused: set[str] = set()  # ids of processes that do not fit the others
+        self.heard: dict[str, int] = {}  # by id: how many signals of that process were passed on
+        self.published: list[str] = []  # the ids that take part, as the nodes were told
         self.publish()
         refuse(self.known)
         if any(char in sys.executable for char in " :"):
@@ -40,12 +43,13 @@ class Meeting:
         self.agent = " ".join(self.words)
 
     def here(self) -> list[dict[str, Any]]:
-        """Return the descriptions of the nodes that are there."""
+        """Return the descriptions of the nodes that are not lost."""
         return [one for one in self.known if one["index"] not in self.lost]
 
     def publish(self) -> None:
         """Tell the nodes which of them take part, if that has changed, and remove messages of others."""
-        ids, folder = [one["id"] for one in self.here()], self.node.folder
+        ids = [one["id"] for one in self.here()]
+        folder = self.node.folder
         if ids == self.published:
             return
         self.node.tell(members=[{"id": one["id"], "host": one["host"]} for one in self.here()])
@@ -72,28 +76,29 @@ class Meeting:
         return {one["host"] for one in self.here()}.intersection(names)
 
     def poll(self, names: set[str]) -> tuple[list[signal.Signals], bool]:
-        """Look which nodes have come and gone. Return (signals from nodes, for mpirun; whether one of the hosts `names`
-        is lost). Raises Refusal if another process has become node 0."""
+        """Find out which nodes have come and gone. Return (signals from nodes, for mpirun; whether one of the hosts
+        `names` is lost). Raises Refusal if another process has become node 0."""
         self.node.check()
         signals = []
         for other in self.others:
             content, known = other.look(), self.known[other.index]
             if other.index in self.lost:
-                there = content and other.lives and not other.failed and other.silent_s() <= DEAD_S
-                if there and self.welcome(content):
+                is_back = content and other.lives and not other.failed and other.silent_s() <= DEAD_S
+                if is_back and self.welcome(content):
                     self.lost.remove(other.index)
             elif other.is_lost(known["id"]):
                 mpi_job.say(f"node {other.index} on {escape(known['host'])} is lost")
                 self.lost.add(other.index)
             elif content:
-                told, heard = content.get("signals", []), self.heard.get(content["id"], 0)
-                self.heard[content["id"]] = len(told)
-                signals += [signal.Signals(number) for number in told[heard:]]
+                sent = content.get("signals", [])
+                num_heard = self.heard.get(content["id"], 0)
+                self.heard[content["id"]] = len(sent)
+                signals += [signal.Signals(number) for number in sent[num_heard:]]
         self.publish()
         return signals, any(self.known[index]["host"] in names for index in self.lost)
 
     def welcome(self, content: dict[str, Any]) -> bool:
-        """Take in a node that has come back; return whether it fits the others."""
+        """Let a node that has come back take part again, if it fits the others; return whether it does."""
         if content["id"] in self.refused:
             return False
         try:
@@ -109,21 +114,14 @@ class Meeting:
 
 def refuse(everyone: Sequence[dict[str, Any]]) -> None:
     """Raise Refusal if the descriptions of nodes do not fit together."""
-    first, problems = everyone[0], []
+    first = everyone[0]
+    problems = []
     for one in everyone[1:]:
         for key, option in SAME.items():
             if one[key] != first[key]:
-                there, here = (
-                    value
-                    if isinstance(value, str)
-                    else shlex.join(map(str, value))
-                    if isinstance(value, list)
-                    else str(value)
-                    for value in (one[key], first[key])
-                )
                 problems.append(
-                    f"  node {one['index']} ({one['host']}): {option} is\n      {escape(there)}\n"
-                    f"    on node 0\n      {escape(here)}"
+                    f"  node {one['index']} ({one['host']}): {option} is\n      {_in_words(one[key])}\n"
+                    f"    on node 0\n      {_in_words(first[key])}"
                 )
     names = [one["host"] for one in everyone]
     for name in sorted({name for name in names if names.count(name) > 1}):
@@ -142,3 +140,8 @@ def refuse(everyone: Sequence[dict[str, Any]]) -> None:
             )
         )
     parse(",".join(names), "the names that the nodes call themselves")
+
+
+def _in_words(value):
+    """Return a part of a node's description as text: a command line for a list of words."""
+    return escape(shlex.join(map(str, value)) if isinstance(value, list) else str(value))

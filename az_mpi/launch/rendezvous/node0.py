@@ -49,36 +49,35 @@ def lead(
 ) -> int:
     """Be node 0: wait for the others, then run mpirun until the job is over; a training is supervised."""
     others = [Other(node.folder, index) for index in range(1, options.num_nodes)]
-    status, text = INTERNAL, "node 0 ended before the job did"
+    status, text = INTERNAL, "node 0 ended before the job did"  # for the other nodes, unless it is known better below
     try:
         wait_for(node, others, timeout_s)
         meeting = Meeting(node, others)
         host_pool = HostPool(meeting.hosts, np=options.np)
         names = {host.name for host in host_pool.wanted()}
         chosen, np = host_pool.choose(names)
-        found, answers = mpirun.find(), None
+        found = mpirun.find()
+        answers = None
         if not options.no_check:
             answers = check.check(
                 chosen, found, logdir, meeting.shell(timeout_s), options.timeout or check.ANSWER_S, bool(options.gpus)
             )
         if hours is None:
-            settings = check.settings(answers, chosen) if answers else {}
-            command = mpirun.line(
-                found,
+            job = mpirun.JobSpec(
+                program,
                 chosen,
                 np,
-                program,
-                interface=options.interface,
+                networks=mpirun.Networks.of_option(options.interface),
                 agent=meeting.agent,
                 survive=options.survive,
-                **settings,
             )
+            command = mpirun.line(found, check.fitted(job, answers) if answers else job)
             print(shlex.join(command), flush=True)
-            status, text = mpi_job.run(command, lambda: signals(meeting, names)), ""
+            status = mpi_job.run(command, lambda: signals(meeting, names))
         else:
             with mpi_job.interruptible(RESUMABLE):
                 status = Supervisor(options, program, logdir, found, host_pool, chosen, hours, meeting).run(answers)
-            text = ""
+        text = ""
         return status
     except Refusal as error:
         status, text = error.status, str(error)
@@ -91,7 +90,7 @@ def lead(
 
 
 def _tell_end(node, others, status, text):
-    """Tell all nodes that have come how the job ended, even if it never began, and wait until they have left."""
+    """Report to all nodes that have come how the job ended, even if it never began, and wait until they have left."""
     seen = [other.content for other in others if other.lives]
     node.tell(
         members=[{"id": one["id"], "host": one["host"]} for one in [node.content, *seen]],
@@ -107,20 +106,22 @@ def _tell_end(node, others, status, text):
 
 def signals(meeting: Meeting, names: set[str]) -> list[signal.Signals]:
     """Return signals for mpirun while a job that is not supervised runs on the hosts `names`."""
-    told, lost = meeting.poll(names)
+    found, lost = meeting.poll(names)
     if lost:
-        names.clear()  # signal once: at the second one mpirun ends at once
-    return told + [signal.SIGTERM] * lost
+        names.clear()  # so that TERM is sent once: at a second one mpirun ends at once
+        found.append(signal.SIGTERM)
+    return found
 
 
 def wait_for(node: Node, others: Sequence[Other], timeout_s: float) -> None:
-    """Wait until all other nodes are there. Raises Refusal after timeout_s."""
-    start, say_at = time.monotonic(), 0
+    """Wait until all other nodes have come. Raises Refusal after timeout_s."""
+    start = time.monotonic()
+    say_at = 0
     while missing := [other for other in others if not (other.look() and other.lives)]:
         node.check()
         waited_s = time.monotonic() - start
         here = f"{len(others) + 1 - len(missing)} of {len(others) + 1} nodes are here"
-        indices = ", ".join(str(other.index) for other in missing[:8]) + ", ..." * (len(missing) > 8)
+        indices = ", ".join(str(other.index) for other in missing[:8]) + (", ..." if len(missing) > 8 else "")
         if waited_s > timeout_s:
             raise Refusal(
                 f"after {timeout_s} s {here}; missing: {indices}\n"

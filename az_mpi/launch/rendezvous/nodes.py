@@ -19,14 +19,14 @@ from az_mpi.launch import mpi_job
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
 
 BEAT_S = 1
-STALE_S = 10  # a file that was not rewritten for so long is of a dead process
+STALE_S = 10  # a file that was not rewritten for so long belongs to a dead process
 DEAD_S = 30  # a node of a running job may be silent for so long, since a file system may be slow
 SAY_EVERY_S = 10
 POLL_S = 0.2
-SLOW_S = 5  # of the time between two looks at most so much counts: the rest passed in a file system that hangs
+SLOW_S = 5  # of the time between two reads of a file, at most so much counts as silence: the file system hung longer
 BLIND_S = 600  # a folder that could not be read for so long is given up
 GONE_S = 3  # a file that is missing for so long was removed, and is not being rewritten
-COME_S = 600  # for all nodes to come, unless --timeout says otherwise
+COME_S = 600  # that all nodes have to come, unless --timeout says otherwise
 
 
 class Node:
@@ -34,23 +34,28 @@ class Node:
     process has this index, or if the folder cannot be written to; NotNow if that may pass."""
 
     def __init__(self, folder: PrivateFolder, index: int, content: dict[str, Any]):
-        self.folder, self.index, self.name = folder, index, f"node-{index}"
+        self.folder = folder
+        self.index = index
+        self.name = f"node-{index}"
         self.id = secrets.token_hex(8)
-        self.taken_by: dict[str, Any] | None = None  # what another process says that took this node's place
-        self.content, self.beat = {**content, "index": index, "id": self.id}, 0
-        self.lock, self.ended = threading.Lock(), threading.Event()
+        self.taken_by: dict[str, Any] | None = None  # the description of a process that took this node's place
+        self.content = {**content, "index": index, "id": self.id}
+        self.beat = 0
+        self.lock = threading.Lock()
+        self.ended = threading.Event()
         self.thread = threading.Thread(target=self._keep_beating, daemon=True)
 
     def __enter__(self) -> "Node":
         other = Other(self.folder, self.index)
         if other.look():
-            mpi_job.say(f"node {self.index} was here before; looking for {STALE_S} s whether it still lives")
+            mpi_job.say(f"node {self.index} was here before; waiting {STALE_S} s to see whether it still lives")
         while other.look() and other.silent_s() < STALE_S:
             if other.lives:
                 raise Refusal(taken(self.index, other.content))
             if other.blind_s() > STALE_S:
                 raise NotNow(
-                    "--rendezvous: the folder cannot be read now\n  the same command goes on once its file system works"
+                    "--rendezvous: the folder cannot be read now\n"
+                    "  start the same command again once its file system works"
                 )
             time.sleep(POLL_S)
         try:
@@ -64,7 +69,7 @@ class Node:
     def __exit__(self, *error: Any) -> None:
         self.ended.set()
         self.thread.join()
-        with suppress(OSError):  # files that are left do no harm
+        with suppress(OSError):  # files that are left behind do no harm
             for name in self.folder.names():
                 if name.startswith((f"command-{self.id}", f"result-{self.id}")):
                     self.folder.remove(name)
@@ -72,7 +77,7 @@ class Node:
                 self.folder.remove(self.name)
 
     def tell(self, **news: Any) -> None:
-        """Change what this node's file says. If that fails now, the next beat writes it."""
+        """Change this node's description. If the file cannot be written now, the next beat writes it."""
         with self.lock:
             self.content |= news
         with suppress(OSError):
@@ -87,9 +92,9 @@ class Node:
         while not self.ended.wait(BEAT_S):
             try:
                 self.folder.names()
-                there = self.folder.read(self.name)
-                if there and there.get("id") != self.id:  # both started at once: the one that wrote last stays
-                    self.taken_by = there
+                found = self.folder.read(self.name)
+                if found and found.get("id") != self.id:  # both started at once: the one that wrote last stays
+                    self.taken_by = found
                     return
                 self._write()
             except OSError:
@@ -102,18 +107,20 @@ class Node:
 
 
 class Other:
-    """Another node as its file shows it. content: what the file said last. lives: whether the file has been seen to
-    change. failed: whether it could not be read at the last look."""
+    """Another node as its file shows it. content: of the file when it was last read. lives: whether the file has been
+    seen to change. failed: whether it could not be read the last time."""
 
     def __init__(self, folder: PrivateFolder, index: int, clock: Callable[[], float] = time.monotonic):
-        self.folder, self.index = folder, index
+        self.folder = folder
+        self.index = index
         self.content: dict[str, Any] | None = None
         self.lives = self.failed = False
         self.silence, self.readable = SilenceTimer(SLOW_S, clock), SilenceTimer(clock=clock)
 
     def look(self) -> dict[str, Any] | None:
         """Read the file again and return its content, None if there is none; the last content if it cannot be read."""
-        failed_before, self.failed = self.failed, False
+        failed_before = self.failed
+        self.failed = False
         try:
             self.folder.names()
             content = self.folder.read(f"node-{self.index}")
@@ -122,7 +129,8 @@ class Other:
         if self.failed or failed_before or self.folder.failing:  # the other node may be unable to write, too
             self.silence.rest()
         if not self.failed:
-            before, beat = self.silence.value, content and (content.get("id"), content.get("beat"))
+            before = self.silence.value
+            beat = content and (content.get("id"), content.get("beat"))
             self.lives = bool(beat and before and beat[0] == before[0] and (self.lives or beat != before))
             self.content = content
             self.readable.hear()
@@ -130,7 +138,7 @@ class Other:
         return self.content
 
     def silent_s(self) -> float:
-        """Return for how many seconds looks have found nothing new."""
+        """Return for how many seconds the file has not changed."""
         return self.silence.seconds()
 
     def blind_s(self) -> float:
@@ -138,7 +146,8 @@ class Other:
         return self.readable.seconds()
 
     def is_lost(self, id_: str) -> bool:
-        """Return whether the process `id_`, which was this node, has ended or cannot be seen any more. After `look`."""
+        """Return whether the process `id_`, which was this node, has ended or cannot be seen any more. Call `look`
+        before."""
         if self.blind_s() > BLIND_S:
             return True
         if self.content is None:

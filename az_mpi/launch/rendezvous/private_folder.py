@@ -13,15 +13,16 @@ MESSAGE_BYTES_MAX = 2**22
 
 
 class PrivateFolder:
-    """Messages are JSON objects in files that are whole whenever they can be seen. Raises Refusal if other users have
-    access, NotNow if the file system fails, perhaps for a while.
+    """Messages are JSON objects in files; a file that can be seen is whole. Raises Refusal if other users have access,
+    NotNow if the file system fails, perhaps for a while.
 
     failing: whether the newest message could not be written, as on a full disk."""
 
     def __init__(self, path: str):
         """path: created unless it exists; its parent must exist."""
         path = os.path.normpath(path)  # without a "/" at the end, which would follow a link
-        shown, self.failing = f"--rendezvous {escape(path)}", False
+        shown = f"--rendezvous {escape(path)}"
+        self.failing = False
         try:
             try:
                 os.mkdir(path, 0o700)

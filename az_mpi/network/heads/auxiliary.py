@@ -1,7 +1,7 @@
 """What heads that only train the tower have in common: targets from whole games, and no place in an engine."""
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -9,7 +9,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.head import Head, draw, pooled, zero
+from az_mpi.network.heads.head import Head, Played, draw, pooled, zero
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
 
 HIDDEN = 64
 
@@ -25,7 +28,7 @@ class Auxiliary(Head):
             raise ValueError(f"weight is {weight!r}; allowed: a number above 0")
         self._weight = float(weight)
 
-    def weight(self, settings: Any) -> float:
+    def weight(self, settings: "Train") -> float:
         return self._weight
 
 
@@ -57,12 +60,12 @@ class Scalar(Auxiliary):
         return torch.where(known, loss, 0.0)
 
 
-def last_positions(record: Any) -> np.ndarray:
+def last_positions(record: Played) -> np.ndarray:
     """Return the row of each game's last position in `record.positions`, int64 [games]."""
     return np.cumsum(record.games["length"], dtype=np.int64) - 1
 
 
-def ends(record: Any, game: Game) -> tuple[np.ndarray, np.ndarray]:
+def ends(record: Played, game: Game) -> tuple[np.ndarray, np.ndarray]:
     """Return (the states after each game's last move, [games, S]; whether the game had ended there, bool [games]). It
     had not if it was truncated or resigned."""
     last = last_positions(record)
@@ -70,6 +73,6 @@ def ends(record: Any, game: Game) -> tuple[np.ndarray, np.ndarray]:
     return states, game.terminal(states)[0]
 
 
-def as_mover_sees(record: Any, first: np.ndarray) -> np.ndarray:
+def as_mover_sees(record: Played, first: np.ndarray) -> np.ndarray:
     """Return a number of each game for the player who began, [games], for the player to move in each position, [P]."""
     return np.repeat(first, record.games["length"]) * (1 - 2 * record.positions["to_play"])

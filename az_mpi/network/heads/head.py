@@ -1,6 +1,6 @@
 """The base class of heads: an output of the network with its target and its loss."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -9,9 +9,19 @@ from torch.nn import functional as F
 
 from az_mpi.games.base import Game
 
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
+
 # A linear layer of more weights than this, over all cells of a board, gives way to convolutions of one cell and to
 # global pooling. The tower of 5 blocks of 64 channels has 370,000.
 WEIGHTS_MAX = 100_000
+
+
+class Played(Protocol):
+    """Finished games, of which targets are made: what heads read of a `selfplay.record.Record`."""
+
+    games: np.ndarray  # GAME [n]
+    positions: np.ndarray  # position_dtype [P], of the first game, then of the second, …
 
 
 class Head(nn.Module):
@@ -41,15 +51,15 @@ class Head(nn.Module):
         Engines record these operations once, so they must not depend on values."""
         raise NotImplementedError
 
-    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
-        """Return the targets of the positions of a `Record`, target_dtype [P]. settings: `config.train`."""
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
+        """Return the targets of the positions of a record, target_dtype [P]. settings: `config.train`."""
         raise NotImplementedError
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Return the loss of each position, float32 [B]."""
         raise NotImplementedError
 
-    def weight(self, settings: Any) -> float:
+    def weight(self, settings: "Train") -> float:
         """Return the weight of this loss in the total loss. settings: `config.train`."""
         return 1.0
 

@@ -1,11 +1,15 @@
 """The head of the moves that are left of a game, as in Leela Chess Zero."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from az_mpi.games.base import Game
 from az_mpi.network.heads.auxiliary import Scalar, ends, last_positions
+from az_mpi.network.heads.head import Played
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
 
 UNIT = 20.0  # plies, as in Leela's training; its Huber loss is linear from 10 plies on
 
@@ -22,7 +26,7 @@ class MovesLeft(Scalar):
     def __init__(self, channels: int, weight: float = 0.1):
         super().__init__(channels, weight)
 
-    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         lengths, rows = record.games["length"], np.arange(len(record.positions))
         ended = ends(record, game)[1]
         left = np.repeat(last_positions(record), lengths) - rows + 1

@@ -1,6 +1,6 @@
 """The head of the move that answers the next one (Wu 2019, "Accelerating Self-Play Learning in Go", section 3.4)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -8,7 +8,11 @@ from torch.nn import functional as F
 
 from az_mpi.games.base import Game
 from az_mpi.network.heads.auxiliary import Auxiliary, last_positions
+from az_mpi.network.heads.head import Played
 from az_mpi.network.heads.policy import Policy
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
 
 NO_REPLY = -1
 
@@ -38,7 +42,7 @@ class OpponentReply(Auxiliary):
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
         return self.policy(tower)
 
-    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         positions = record.positions
         # Fast searches make no policy target.
         replies = np.where(positions["policy_count"] > 0, positions["action"], NO_REPLY)

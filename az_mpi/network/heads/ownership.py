@@ -1,6 +1,6 @@
 """The head of who owns each cell at the end of a game (Wu 2019, section 4.1)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,7 +10,10 @@ from torch.nn import functional as F
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.network.heads.auxiliary import Auxiliary, ends
-from az_mpi.network.heads.head import zero
+from az_mpi.network.heads.head import Played, zero
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
 
 UNKNOWN = 2  # in each cell of a target
 
@@ -40,7 +43,7 @@ class Ownership(Auxiliary):
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
         return self.out(tower).squeeze(1)
 
-    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         states, ended = ends(record, game)
         lengths, mover = record.games["length"], record.positions["to_play"][:, None, None]
         seen = [np.repeat(game.ownership(states, player), lengths, axis=0) for player in (0, 1)]

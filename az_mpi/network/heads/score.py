@@ -1,12 +1,16 @@
 """The head of the points by which a game is won (Wu 2019, section 4.1; KataGo's mean score)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.network.heads.auxiliary import Scalar, as_mover_sees, ends
+from az_mpi.network.heads.head import Played
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
 
 UNIT = 12 / 19  # points for each row of a board with as many columns; the Huber loss is linear from there on
 
@@ -29,6 +33,6 @@ class Score(Scalar):
             )
         self.unit = UNIT * (game.planes_shape[1] * game.planes_shape[2]) ** 0.5
 
-    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         states, ended = ends(record, game)
         return as_mover_sees(record, np.where(ended, game.lead(states) / self.unit, np.nan))

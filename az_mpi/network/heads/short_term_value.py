@@ -1,12 +1,16 @@
 """The head of the value some plies later, as in KataGo's training (its short-term value targets)."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from az_mpi.games.base import Game, require
 from az_mpi.network.heads.auxiliary import Scalar, last_positions
+from az_mpi.network.heads.head import Played
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
 
 
 class ShortTermValue(Scalar):
@@ -26,7 +30,7 @@ class ShortTermValue(Scalar):
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
         return torch.tanh(super().forward(tower).float())  # not in bf16, see `Value`
 
-    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         lengths, last = record.games["length"], last_positions(record)
         share = 1 / (self.horizon + 1)
         sign = 1 - 2 * record.positions["to_play"].astype(np.float64)

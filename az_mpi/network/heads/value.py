@@ -1,6 +1,6 @@
 """The value head (Silver et al. 2018): the expected outcome for the player to move, in [-1, 1]."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -8,7 +8,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, rows, zero
+from az_mpi.network.heads.head import WEIGHTS_MAX, Head, Played, draw, pooled, rows, zero
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
 
 HIDDEN_CHANNELS, HIDDEN = 32, 64
 
@@ -46,12 +49,12 @@ class Value(Head):
         cells = self.conv(tower)
         return F.relu(self.hidden(pooled(F.relu(cells)) if self.is_pooled else rows(cells)))
 
-    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         share, positions = settings.root_value_share, record.positions
         return (1 - share) * positions["value"] + share * positions["root_value"]
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return (output.float() - target) ** 2
 
-    def weight(self, settings: Any) -> float:
+    def weight(self, settings: "Train") -> float:
         return settings.value_loss_weight

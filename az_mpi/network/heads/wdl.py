@@ -1,6 +1,6 @@
 """A value head of three numbers, for games with draws: the probabilities of a win, a draw and a loss."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -8,7 +8,11 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
+from az_mpi.network.heads.head import Played
 from az_mpi.network.heads.value import HIDDEN, Value
+
+if TYPE_CHECKING:
+    from az_mpi.config.schema import Train
 
 
 class WinDrawLoss(Value):
@@ -28,7 +32,7 @@ class WinDrawLoss(Value):
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
         return F.softmax(self.out(self.last_hidden(tower)), dim=1)
 
-    def target(self, record: Any, game: Game, settings: Any) -> np.ndarray:
+    def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         share, z, q = settings.root_value_share, record.positions["value"], record.positions["root_value"]
         decided = np.stack([(1 + q) / 2, 0 * q, (1 - q) / 2], axis=1)
         return (1 - share) * _parts(z) + share * np.where((np.abs(z) == 1)[:, None], decided, _parts(q))

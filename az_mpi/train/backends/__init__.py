@@ -1,5 +1,11 @@
 """The back ends that sum gradients over the trainers, by their names in the configuration."""
 
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+
 from az_mpi.core.problems import Refusal
 from az_mpi.mpi.placement import gpu_of
 from az_mpi.mpi.world import World
@@ -7,8 +13,37 @@ from az_mpi.train.backends.ddp_backend import DdpBackend
 from az_mpi.train.backends.horovod_backend import MIXED, HorovodBackend
 from az_mpi.train.backends.local_backend import LocalBackend
 
-Backend = HorovodBackend | DdpBackend | LocalBackend
-KINDS: dict[str, type[HorovodBackend] | type[DdpBackend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
+
+class Backend(Protocol):
+    """What sums gradients over the trainers, the ranks of `world`. All methods but `close` are collective over them."""
+
+    world: World
+    problem: str | None  # why it cannot be used, in words
+    remark: str  # why it is used in place of another one: a note for the start-up table; "" for none
+
+    def session(self) -> AbstractContextManager[None]:
+        """Sum gradients in the block: training steps, and making their optimiser, need one. Raises PeerLost if a rank
+        has died, or has left because another one died."""
+        ...
+
+    def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
+        """Return the optimiser of these parameters with two methods more. To be called in a session; the result serves
+        later ones too.
+
+        synchronize(): waits until the gradients, whose sums begin in `backward`, are the sums over the trainers.
+        skip_synchronize(): a block in which `step` does not do that itself."""
+        ...
+
+    def close(self) -> None:
+        """End what a session has left open for the next one. Not collective."""
+
+    def describe(self) -> str:
+        """Return what carries the sums, with its version, one line."""
+        ...
+
+
+# Each is made from the world of the trainers and the UUID of each one's GPU, None for a CPU.
+KINDS: dict[str, Callable[[World, Sequence[str | None]], Backend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
 
 
 def make(name: str, world: World, trainers: World | None, device: str) -> Backend | None:
@@ -21,7 +56,7 @@ def make(name: str, world: World, trainers: World | None, device: str) -> Backen
     """
     problems: list[str] = []
     for kind in KINDS if name == "auto" else (name,):
-        backend = None
+        backend: Backend | None = None
         if trainers:
             gpus = trainers.collect(gpu_of(device))
             backend = LocalBackend(trainers) if trainers.size == 1 else KINDS[kind](trainers, gpus)

@@ -36,16 +36,16 @@ BUCKET_BYTES = 1 << 20  # gradients that are summed together while backward comp
 
 
 class DdpBackend:
-    """torch.distributed over the ranks of `world`. The constructor and all methods but `close` are collective.
+    """torch.distributed: a `Backend`, whose constructor is collective too. Its `problem` is the same on every rank.
 
     gpus: the UUID of each rank's GPU, None for a CPU; () if all train on CPUs.
-    problem: why it cannot be used, or None; the same on every rank.
     """
 
-    remark = ""  # why it is used in place of another one
-
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
-        self.world, self.problem, self._group = world, None, None
+        self.world = world
+        self.remark = ""
+        self.problem: str | None = None
+        self._group: dist.ProcessGroup | None = None
         self._on_gpus = any(gpus)
         self.carrier = "nccl" if gpus and all(gpus) and len(set(gpus)) == len(gpus) else "gloo"
         self._address = tcp_address.meeting_address(world)
@@ -76,7 +76,7 @@ class DdpBackend:
 
     def close(self, failed: bool = False) -> None:
         """End the process group, if there is one; the next session makes another. failed: do not wait for sums that
-        are under way. Not collective."""
+        are under way."""
         group, self._group = self._group, None
         if group is not None:
             atexit.unregister(self.close)
@@ -86,14 +86,12 @@ class DdpBackend:
                 del group  # gloo ends with its last reference
 
     def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        """Return the optimiser, with a method `synchronize` that sums gradients over ranks, as Horovod's has."""
         parameters = [parameter for _, parameter in named_parameters]
         optimizer.synchronize = GradientSums(parameters, self._sum).synchronize
         optimizer.skip_synchronize = nullcontext  # its step never synchronises
         return optimizer
 
     def describe(self) -> str:
-        """Return torch.distributed's version and what carries its reductions, one line."""
         over = f" over {self._interface}" if self._interface and self.carrier == "gloo" else ""
         if self.carrier == "gloo" and self._on_gpus:
             over += ", since ranks share a GPU or have none: train.ranks=gpu trains with one rank a GPU, by NCCL"

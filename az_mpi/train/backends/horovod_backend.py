@@ -17,24 +17,23 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost, lost
 from az_mpi.mpi.world import World
 
-MIXED = "Horovod and mpi4py use different MPI libraries"  # both are loaded then: nothing may go on with them
+MIXED = "Horovod and mpi4py use different MPI libraries"  # both are loaded then: nothing may continue with them
 
 
 class HorovodBackend:
-    """Horovod over the ranks of `world`. Every method is collective over that world.
+    """Horovod: a `Backend`.
 
     gpus: the UUID of each rank's GPU, None for a CPU; () if all train on CPUs.
-    problem: why it cannot be used, or None.
     """
 
-    remark = ""  # why it is used in place of another one
-
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
-        self.world, self.problem = world, _problem(gpus)
+        self.world = world
+        self.remark = ""
+        self.problem: str | None = _problem(gpus)
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Run Horovod during the block. Raises PeerLost if a rank has died, or has left because another one died."""
+        """Run Horovod during the block."""
         import horovod.torch as hvd
         from horovod.common.exceptions import HorovodInternalError
 
@@ -58,7 +57,6 @@ class HorovodBackend:
             atexit.unregister(hvd.mpi_ops._basics.shutdown)  # each `init` registers it again
 
     def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        """Return the optimiser with gradients summed over ranks. Call it in a session; it serves later ones too."""
         import horovod.torch as hvd
 
         return hvd.DistributedOptimizer(optimizer, named_parameters=named_parameters, op=hvd.Sum)
@@ -68,7 +66,6 @@ class HorovodBackend:
 
     @staticmethod
     def describe() -> str:
-        """Return Horovod's version and what carries its reductions, one line."""
         import horovod
         import horovod.torch as hvd
 

@@ -5,5 +5,5 @@ import sys
 from az_mpi.__main__ import main
 from az_mpi.launch import supervisor
 
-supervisor.LOOK_S = 300
+supervisor.SEARCH_EVERY_S = 300
 sys.exit(main(["launch", *sys.argv[1:]]))

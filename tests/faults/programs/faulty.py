@@ -48,8 +48,8 @@ PHASES = {
     "broadcast": [(weights, "broadcast_weights", False), (Playing, "load_weights", False)],
     "evaluate": [
         (evaluation_phase, "load_best", False),
-        (evaluation_phase._Watch, "update", False),
-        (evaluation_phase._Watch, "finish", False),
+        (evaluation_phase._Shown, "update", False),
+        (evaluation_phase._Shown, "finish", False),
         (evaluation_phase, "measure", True),
     ],
     "recovery": [
@@ -65,7 +65,7 @@ PHASES = {
             "say_ranks",
         )
     ]
-    + [(recovery, "_rebuild", True)],
+    + [(recovery.Recovery, "try_with", True)],
     "end": [(loop, "show", False), (loop, "show", True)],
 }
 log = os.open(Path(PLAN["events"]) / f"{RANK}.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
@@ -216,7 +216,7 @@ def step(learner, *arguments, function=Learner._step):
     return result
 
 
-def rescue(run, world, *held, function=recovery._rescue, broadcast=checkpoint.broadcast):
+def rescue(run, world, held, function=recovery._rescue, broadcast=checkpoint.broadcast):
     """Pass "rescue" behind each message by which the survivors share the newest state."""
 
     def watched(*arguments):
@@ -226,7 +226,7 @@ def rescue(run, world, *held, function=recovery._rescue, broadcast=checkpoint.br
 
     checkpoint.broadcast = watched
     try:
-        return function(run, world, *held)
+        return function(run, world, held)
     finally:
         checkpoint.broadcast = broadcast
 

@@ -7,7 +7,6 @@ the reductions that backward begins as it goes, or, with two parts a batch, in t
 """
 
 import sys
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from az_mpi.network import resnet
 from az_mpi.network.heads.value import Value
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
-from az_mpi.train.learner import Learner
+from az_mpi.train.learner import Learner, Watch
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 MOMENTS = ("forward", "backward", "first_part")
@@ -73,9 +72,8 @@ def check(world, backend, moment):
         "test",
     )
     replay, told, summaries = window(game, world.rank), [], []
-    watch = SimpleNamespace(
-        begin=lambda: None, end=lambda: False, bad_step=lambda *what: sys.exit("a bad step"), before_change=lambda: None
-    )
+    watch = Watch()
+    watch.bad_step = lambda *what: sys.exit("a bad step")
     watch.short_of_memory = lambda ranks: told.append((ranks, short.micro_batch))
     whole, short, none = (
         Learner(config, game, resnet.build(game, config.network, 3), backend, "cpu") for _ in range(3)

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from az_mpi.config import load as configuration
+from az_mpi.core.processes import peak_bytes
 from az_mpi.mpi import host_memory
 from az_mpi.mpi.world import World
 from az_mpi.network import engines
@@ -30,11 +31,11 @@ os.getpid = lambda: here() if world.rank else 1
 assert host_memory.share(world, lambda n: 1000) is None
 os.getpid = here
 
-before, memory = host_memory.peak_bytes(), host_memory.share(world, lambda n: n << 26)
+before, memory = peak_bytes(), host_memory.share(world, lambda n: n << 26)
 if memory is not None:
     memory[:] = 1
     world.barrier()
-    grown = host_memory.peak_bytes() - before
+    grown = peak_bytes() - before
     assert 0.9 * (1 << 26) < grown < 1.5 * (1 << 26), grown  # its own part, though it has written all of it
     world.barrier()
 

@@ -90,19 +90,27 @@ def check_sent_bytes(world):
 def check_from_root(world):
     calls = []
     assert world.from_root(lambda: calls.append(1) or {"answer": 42}) == {"answer": 42}
-    assert len(calls) == (1 if world.is_root else 0)
+    thing = world.on_root(lambda: calls.append(2) or calls)  # of any type, and not sent
+    assert thing is (calls if world.is_root else None) and calls == ([1, 2] if world.is_root else [])
 
     for kind in (Refusal, NotNow):
 
         def refuse(kind=kind):
+            error = kind("root says no")
+            error.status = 9
+            raise error
+
+        def later(kind=kind):
             raise kind("root says no")
 
-        try:
-            world.from_root(refuse)
-        except Refusal as error:
-            assert str(error) == "root says no" and type(error) is kind
-        else:
-            raise AssertionError("a refusal on root was not raised")
+        for call in (world.from_root, world.on_root):
+            for make, expected, status in ((later, kind, kind.status), (refuse, Refusal, 9)):
+                try:
+                    call(make)
+                except Refusal as error:
+                    assert (str(error), type(error), error.status) == ("root says no", expected, status)
+                else:
+                    raise AssertionError("a refusal on root was not raised")
 
 
 def check_split(world):

@@ -1,7 +1,7 @@
 "use strict";
 // What the games share. A state is {cells: Int8Array, the owner of each cell's piece or -1; player: who is to move; …} and
 // is never changed. Cells are counted row by row from the top left. The rules are those of az_mpi/games, to the order of
-// the actions. spec: {rows, columns, planes, actions, column_names, row_names, shape, and the game's own parameters}.
+// the actions. spec: {rows, columns, num_planes; initial_board: the `Board` of az_mpi/games/base.py; and the game's own parameters}.
 class BoardGame {
   constructor(spec) {
     Object.assign(this, spec);
@@ -31,12 +31,12 @@ class BoardGame {
     cells[cell] = state.player;
     return { cells, player: 1 - state.player, last: cell };
   }
-  cellName(cell) { return (this.column_names[cell % this.columns] || "") + (this.row_names[Math.floor(cell / this.columns)] || ""); }
+  cellName(cell) { const { columns, rows } = this.initial_board; return (columns[cell % this.columns] || "") + (rows[Math.floor(cell / this.columns)] || ""); }
   text(state, action) { return action < this.size ? this.cellName(this.view(state.player, action)) : "pass"; }
   board(state) {
     const players = Array.from({ length: this.rows }, (_, r) => Array.from(state.cells.subarray(r * this.columns, (r + 1) * this.columns)));
     const won = this.result(state) === null ? [] : this.winningCells(players).sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-    return { players, symbols: [], shape: this.shape, columns: this.column_names, rows: this.row_names, edges: this.edges, won, figures: {}, light: 1, beside: "" };
+    return { ...this.initial_board, players, won };
   }
   // The cells, [row, column], of the line or chain that has won a game that is over.
   winningCells(players) { return []; }
