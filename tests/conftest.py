@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import az_mpi  # noqa: F401  it names the folder of Numba's cache, which the programs of tests use too
+import az_mpi  # noqa: F401  it names the folder of Numba's cache
 
 
 def pytest_collection_modifyitems(items):

@@ -45,7 +45,8 @@ class Parser(argparse.ArgumentParser):
             told.append(f"there is no option {escape(argument)}" + "".join(f"; did you mean --{n}?" for n in near[:1]))
         if not told:
             is_file = "--config_file" in options and extras[0].endswith(".json")
-            told = [not_taken(extras[0]) + f"; did you mean --config_file {escape(extras[0])}?" * is_file]
+            hint = f"; did you mean --config_file {escape(extras[0])}?" if is_file else ""
+            told = [not_taken(extras[0]) + hint]
         self.error(f"\n{self.prog}: error: ".join(told))
 
     def error(self, message: str) -> NoReturn:
@@ -75,7 +76,7 @@ def not_taken(argument: str) -> str:
 
 
 def setting(text: str) -> tuple[str, Any]:
-    """Return (key, value) of an option's text KEY=VALUE. Raises ArgumentTypeError, which the parser tells."""
+    """Return (key, value) of an option's text KEY=VALUE. Raises ArgumentTypeError, which the parser shows."""
     key, equals, value = text.partition("=")
     if not (key and equals):
         raise argparse.ArgumentTypeError(f"{show(text)} is not KEY=VALUE, such as search.simulations=200")
@@ -91,7 +92,7 @@ def json_or_word(text: str) -> Any:
 
 
 def positive(text: str) -> float:
-    """Return an option's text as a number above 0, up to MOST. Raises ArgumentTypeError, which the parser tells."""
+    """Return an option's text as a number above 0, up to MOST. Raises ArgumentTypeError, which the parser shows."""
     with suppress(ValueError):
         if 0 < (number := float(text)) <= MOST:
             return number
@@ -100,7 +101,7 @@ def positive(text: str) -> float:
 
 def whole(most: int = MOST, least: int = 1) -> Callable[[str], int]:
     """Return the type of an option that takes whole numbers from `least` to `most`: a function of its text. It raises
-    ArgumentTypeError, which the parser tells."""
+    ArgumentTypeError, which the parser shows."""
 
     def convert(text):
         if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
@@ -114,7 +115,7 @@ count = whole()
 
 
 def even(text: str) -> int:
-    """Return an option's text as an even number from 2 to MOST. Raises ArgumentTypeError, which the parser tells."""
+    """Return an option's text as an even number from 2 to MOST. Raises ArgumentTypeError, which the parser shows."""
     number = count(text)
     if number % 2:
         raise argparse.ArgumentTypeError(f"{number} is no even number")

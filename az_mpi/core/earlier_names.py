@@ -1,7 +1,7 @@
-"""Names in files of versions before 1.0, whose counts are called games_num and the like, and a start of a run attempt.
+"""Names of versions before 1.0: counts were called games_num, which is num_games now, and a start of a run attempt.
 
-They are num_games and start now. What reads JSON files of runs reads both, and classes of users that take `attempt`, or
-import what has another place now, still work.
+JSON files of runs are read with either name. Classes of users that take `attempt`, or import a module that has moved
+since, still work.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _COUNT = re.compile(r"([a-z_]+)_num")
-# Bases of users' own classes: where they were, and where they are.
+# Modules with base classes for users' own classes: {the earlier name: the name now}.
 _MODULES = {"az_mpi.report.sinks": "az_mpi.telemetry.sinks", "az_mpi.report.callbacks": "az_mpi.telemetry.callbacks"}
 _WORDS = {"attempt": "start", "attempts": "starts"}
 
@@ -35,7 +35,8 @@ def starts_folder(run: Path) -> Path:
 
 
 def give_earlier_name(name: str | None) -> bool:
-    """Let the module that once had this name be imported by it too; return whether there is one that was not so yet."""
+    """Make a module importable by the name that it had earlier. Return whether this was needed: whether a module had
+    this name, and could not be imported by it yet."""
     if name not in _MODULES or name in sys.modules:
         return False
     sys.modules[name] = importlib.import_module(_MODULES[name])

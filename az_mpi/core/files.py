@@ -69,7 +69,8 @@ def retry_while_unavailable(
     give_up_s: seconds after which such an error is raised; other errors are raised at once. say: called with the first
     error. sleep: called with the seconds of each pause; they double from FIRST_PAUSE_S to LONGEST_PAUSE_S.
     """
-    end, pause_s = clock() + give_up_s, FIRST_PAUSE_S
+    end = clock() + give_up_s
+    pause_s = FIRST_PAUSE_S
     while True:
         try:
             return action()
@@ -83,7 +84,7 @@ def retry_while_unavailable(
 
 
 class Forbidden(Exception):
-    """This process may no longer write here. resumable: whether the same command can go on later."""
+    """This process may no longer write here. resumable: whether the same command can continue later."""
 
     def __init__(self, text: str, resumable: bool = True):
         super().__init__(text)

@@ -34,9 +34,9 @@ class HostFacts:
     cores: list[int]  # those that this process may run on
     networks: list[list[str]]  # [address, network in CIDR form] of each IPv4 interface that leads out of the host
     temporary: str  # the folder where mpirun keeps the files of a job, each host its own
-    temporary_bytes: int | None = field(compare=False)  # free there for this user; None if it is not told
+    temporary_bytes: int | None = field(compare=False)  # free there for this user; None if unknown
     temporary_error: str  # why nothing can be written there, or ""
-    shared_bytes: int | None = field(compare=False)  # free in /dev/shm, where ranks of a host talk; None if not told
+    shared_bytes: int | None = field(compare=False)  # free in /dev/shm, where ranks of a host talk; None if unknown
     quotas: dict[str, float] = field(default_factory=dict)  # {group: cores} of its cgroups, see `cpu_quotas`
 
     @classmethod

@@ -73,7 +73,9 @@ class _Finder:
 
 def _change(caching, sources):
     cache = caching.Cache
-    init, load, save = cache.__init__, cache.load_overload, cache.save_overload
+    init = cache.__init__
+    load = cache.load_overload
+    save = cache.save_overload
     if not caching.config.CACHE_DIR:  # Numba was imported before this package
         caching.config.CACHE_DIR = os.environ["NUMBA_CACHE_DIR"]
 
@@ -82,7 +84,8 @@ def _change(caching, sources):
             init(self, py_func)
             self._cache_file = _Entries(caching.IndexDataCacheFile, self, sources)
         except Exception:  # there is no folder for it, or its file cannot be read
-            self._cache_path, self._cache_file = None, _Nothing()
+            self._cache_path = None
+            self._cache_file = _Nothing()
             self.disable()
             if why := trial(1):
                 _tell(why)
@@ -115,8 +118,10 @@ class _Entries:
     def __init__(self, make: Any, cache: Any, sources: str):
         """make: Numba's IndexDataCacheFile. cache: its Cache, of one kernel."""
         stamp = cache._impl.locator.get_source_stamp()
-        self._folder, self._stem = cache._cache_path, cache._impl.filename_base
-        self._content, self._module = _hash(stamp, sources), cache._py_func.__module__
+        self._folder = cache._cache_path
+        self._stem = cache._impl.filename_base
+        self._content = _hash(stamp, sources)
+        self._module = cache._py_func.__module__
         self._make = lambda name: make(cache_path=self._folder, filename_base=name, source_stamp=stamp)
 
     def _entry(self, key):
@@ -167,7 +172,8 @@ def _tell(why):
         return
     import logging  # here, since it is slow to load
 
-    failure, logger = why, logging.getLogger("az_mpi")
+    failure = why
+    logger = logging.getLogger("az_mpi")
     if logger.handlers or environment_rank() == 0:
         logger.warning(
             "compiled kernels cannot be kept in %s: %s\n  each start compiles again those that are not "

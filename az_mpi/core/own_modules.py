@@ -1,4 +1,4 @@
-"""Files and modules of the user's own: loading them, and what is said where they fail or return what is wrong."""
+"""Loads files and modules of the user's own, and makes the errors if they fail or return something wrong."""
 
 import functools
 import hashlib

@@ -35,7 +35,7 @@ class _Output(io.FileIO):
     """Standard output or standard error, unbuffered. What cannot be written to standard output raises OutputFailed,
     until `outlive_output`; then it is lost, as on standard error, and what comes later is tried again."""
 
-    outlived = False  # whether the program goes on without standard output
+    outlived = False  # whether the program continues without standard output
     failed: OutputFailed | None = None  # the first failure of standard output
 
     def write(self, data: Any) -> int:
@@ -51,14 +51,15 @@ class _Output(io.FileIO):
         return len(data)
 
     def _fail(self, error):
-        first, failed = _Output.failed is None, OutputFailed(error)
+        first = _Output.failed is None
+        failed = OutputFailed(error)
         _Output.failed = _Output.failed or failed
         if not self.outlived:
             raise failed from error
         if first:
             print(
                 f"standard output cannot be written: {error.strerror}; what was meant for it is lost, and the "
-                "program goes on",
+                "program continues",
                 file=sys.stderr,
                 flush=True,
             )
@@ -106,8 +107,8 @@ def _guard(name):
 
 
 def outlive_output() -> None:
-    """From now on the program goes on where standard output cannot be written, and says once on standard error that it
-    cannot: a run must not end for its log lines."""
+    """From now on the program continues where standard output cannot be written, and says so once on standard error: a
+    run must not end for its log lines."""
     _Output.outlived = True
 
 

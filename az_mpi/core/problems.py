@@ -27,7 +27,8 @@ class Problem(NamedTuple):
     def __str__(self) -> str:
         if not self.key:
             return f"  {self.message}"
-        return f"  {self.key} = {self.value}" + f"  ({self.source})" * bool(self.source) + f"\n      {self.message}"
+        source = f"  ({self.source})" if self.source else ""
+        return f"  {self.key} = {self.value}{source}\n      {self.message}"
 
 
 class Refusal(Exception):
@@ -119,7 +120,7 @@ def nearest(key: str, names: Iterable[str]) -> list[str]:
         alike = SequenceMatcher(None, last, word).ratio()
         if alike >= (0.6 if home == section else 0.75):  # stricter for other sections
             scores[name] = alike + 0.1 * SequenceMatcher(None, section, home).ratio()
-    ranked = sorted(scores, key=scores.get, reverse=True)[:3]
+    ranked = sorted(scores, key=lambda name: scores[name], reverse=True)[:3]
     return [name for name in ranked if scores[name] > scores[ranked[0]] - 0.05]
 
 
@@ -176,6 +177,6 @@ def read_text(path: str | Path) -> str:
     except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         message = f"cannot be read: {getattr(error, 'strerror', None) or error}"
         if passes(error):
-            text = f"{escape(str(path))}: {message}\n  the same command goes on once its file system works"
+            text = f"{escape(str(path))}: {message}\n  the same command continues once its file system works"
             raise NotNow(text) from error
     raise ConfigError(escape(str(path)), [Problem("", "", message)])

@@ -45,7 +45,7 @@ class Name(NamedTuple):
     def __str__(self) -> str:
         place = f"{self.place}:" if self.place else ""
         values = ", ".join(f"{key}={value!r}" for key, value in sorted(self.arguments.items()))
-        return f"{place}{self.attribute}" + f"({values})" * bool(values)
+        return f"{place}{self.attribute}({values})" if values else f"{place}{self.attribute}"
 
     def short(self) -> str:
         """Return the name without the folder of its file: what is shown, and what two starts of a run compare."""
@@ -95,7 +95,10 @@ class Registry:
     """
 
     def __init__(self, key: str, base: str | None, offers: str, built_in: dict[str, str]):
-        self.key, self.base, self.offers, self.built_in = key, base, offers.split(), built_in
+        self.key = key
+        self.base = base
+        self.offers = offers.split()
+        self.built_in = built_in
 
     @property
     def names(self) -> list[str]:
@@ -106,7 +109,8 @@ class Registry:
     def allowed(self) -> str:
         """What the key takes, in words."""
         names = " or ".join(f'"{name}"' for name in self.built_in)
-        return f"{names}, or " * bool(names) + f"a class of your own, {HOW}"
+        own = f"a class of your own, {HOW}"
+        return f"{names}, or {own}" if names else own
 
     def problem(self, text: str) -> str | None:
         """Return what is wrong with a name, as far as that is known without importing anything; None: nothing."""
@@ -144,8 +148,13 @@ class Registry:
             and issubclass(value, base or object)
             and value.__module__ == module.__name__
         ]
-        what = f"is no subclass of {self.base.replace(':', '.')}" if found is not None and base else "is no class there"
-        raise self._refusal(text, f"{name.attribute} {what}" + f"; did you mean {' or '.join(own)}?" * bool(own))
+        what = (
+            f"is no subclass of {self.base.replace(':', '.')}"
+            if found is not None and self.base
+            else "is no class there"
+        )
+        hint = f"; did you mean {' or '.join(own)}?" if own else ""
+        raise self._refusal(text, f"{name.attribute} {what}{hint}")
 
     def _place(self, attribute):
         """Return what a built-in name stands for, "" if there is none of this name."""
@@ -174,7 +183,8 @@ class Registry:
 
     def _bind(self, text):
         """Return (what a name stands for, the arguments in the name, the names in `offers` that it takes)."""
-        found, arguments = self.find(text), parse(text).arguments
+        found = self.find(text)
+        arguments = parse(text).arguments
         kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         signature = inspect.signature(found).parameters.items()
         parameters = {key: item for key, item in signature if item.kind in kinds}

@@ -23,7 +23,9 @@ MORE = (
 def lack_of_temporary(facts: HostFacts, num_ranks: int) -> tuple[str, str] | None:
     """Return (what is wrong, cure) if a job with so many ranks on this host would find no room for its temporary files,
     else None."""
-    folder, free, needed = facts.temporary, facts.temporary_bytes, JOB_BYTES + num_ranks * RANK_BYTES
+    folder = facts.temporary
+    free = facts.temporary_bytes
+    needed = JOB_BYTES + num_ranks * RANK_BYTES
     cure = (
         f"make room in {folder}, or name another folder on a local disk: export TMPDIR=DIR, or mpirun --prtemca "
         "prte_tmpdir_base DIR"

@@ -17,7 +17,8 @@ class SilenceTimer:
     def __init__(self, gap_s: float = math.inf, clock: Callable[[], float] = time.monotonic):
         """clock: seconds that never decrease."""
         self.value: Any = None
-        self._gap_s, self._clock = gap_s, clock
+        self._gap_s = gap_s
+        self._clock = clock
         self._state = 0.0, clock()  # seconds of silence until the newest look, and when that was
 
     def look(self, value: Any = None) -> float:

@@ -127,37 +127,40 @@ def play_games(
 
 @watchdog.steps()
 def _play(game, ours, theirs, starts, indices, on_progress, on_game):
-    states, moves, played = starts.states.copy(), [list(opening) for opening in starts.moves], {}
+    states = starts.states.copy()
+    moves = [list(opening) for opening in starts.moves]
+    played = {}
 
     def end(slot, result, note=""):
         live[slot] = False
         played[slot] = Played(int(indices[slot]), moves[slot], float(result), note)
         on_game(played[slot])
 
-    colour = indices % 2  # of ours, as in `game.to_play`
+    colour = indices % 2  # of `ours` in each game, as in `game.to_play`
     seats = [player.seat(game, states, indices, moves) for player in (ours, theirs)]
+    # Each player with its seat, its colour in each game and the result for `ours` of a game that it resigns.
+    sides = (ours, seats[0], colour, -1), (theirs, seats[1], 1 - colour, 1)
     live = np.ones(len(states), bool)
     for turn in range(2 * game.max_plies):
-        mover = colour if turn % 2 == 0 else 1 - colour
-        slots = np.flatnonzero(live & (game.to_play(states) == mover))
+        player, seat, its_colour, loser_score = sides[turn % 2]
+        slots = np.flatnonzero(live & (game.to_play(states) == its_colour))
         if not len(slots):
             continue
-        actions = _legal(game, (ours, theirs)[turn % 2], states[slots], seats[turn % 2].choose(slots))
-        for slot in slots[actions == RESIGNS]:
-            end(slot, 2 * (turn % 2) - 1, (ours, theirs)[turn % 2].note(int(indices[slot])))
-        slots, actions = slots[actions != RESIGNS], actions[actions != RESIGNS]
-        for seat in seats:
-            seat.advance(slots, actions)
+        actions = _legal(game, player, states[slots], seat.choose(slots))
+        resigned = actions == RESIGNS
+        for slot in slots[resigned]:
+            end(slot, loser_score, player.note(int(indices[slot])))
+        slots = slots[~resigned]
+        actions = actions[~resigned]
+        for each in seats:
+            each.advance(slots, actions)
         states[slots] = game.play(states[slots], actions)
         for slot, action in zip(slots, actions.tolist()):
             moves[slot].append(action)
-        ended, value = game.terminal(states[slots])
-        same = game.to_play(states[slots]) == colour[slots]
+        ended, value = game.terminal_at(states[slots], np.array([len(moves[slot]) for slot in slots]))
+        is_ours = game.to_play(states[slots]) == colour[slots]
         for k in np.flatnonzero(ended):
-            end(slots[k], value[k] if same[k] else -value[k])
-        for slot in slots[~ended]:
-            if len(moves[slot]) >= game.max_plies:
-                end(slot, 0)
+            end(slots[k], value[k] if is_ours[k] else 0 - value[k])
         # One turn of each player is one step of the watchdog: one of the two may need far less time.
         (watchdog.step if turn % 2 else watchdog.tick)()
         on_progress(int((~live).sum()))

@@ -68,7 +68,8 @@ def _solved(game, states, on_progress, values_of):
 @njit(nogil=True)
 def _othello_values(state, legal, cells, steps, has_next):
     """Return the value of each action in a state, [S], float32 [A]; nan where illegal."""
-    own, other = state[0], state[1]
+    own = state[0]
+    other = state[1]
     values = np.full(cells + 1, np.nan, np.float32)
     for a in range(cells + 1):
         if legal[a]:
@@ -89,8 +90,10 @@ def _othello_value(own, other, alpha, beta, cells, steps, has_next):
             lead = _count(own) - _count(other)
             return (lead > 0) - (lead < 0)
         return -_othello_value(other, own, -beta, -alpha, cells, steps, has_next)
-    num, replies = 0, np.empty(32, np.int64)
-    stones, turns = np.empty(32, np.uint64), np.empty(32, np.uint64)
+    num = 0
+    replies = np.empty(32, np.int64)
+    stones = np.empty(32, np.uint64)
+    turns = np.empty(32, np.uint64)
     while moves:
         stone = moves & (~moves + _ONE)
         moves ^= stone
@@ -105,7 +108,8 @@ def _othello_value(own, other, alpha, beta, cells, steps, has_next):
     best = -1
     for k in range(num):
         value = -_othello_value(other & ~turns[k], own | stones[k] | turns[k], -beta, -alpha, cells, steps, has_next)
-        best, alpha = max(best, value), max(alpha, value)
+        best = max(best, value)
+        alpha = max(alpha, value)
         if alpha >= beta:
             break
     return best
@@ -124,7 +128,8 @@ def _count(stones):
 def _hex_values(state, order, num_actions, known):
     """Return the value of each action in a state, [S], float32 [A]; nan where illegal. known: see `_hex_wins`."""
     cells = order.shape[1]
-    player, values = np.int64(state[2] & _ONE), np.full(num_actions, np.nan, np.float32)
+    player = np.int64(state[2] & _ONE)
+    values = np.full(num_actions, np.nan, np.float32)
     powers = 3 ** np.arange(cells)
     index = 0
     for c in range(cells):

@@ -1,8 +1,8 @@
 """Other people's programs as opponents: by the Go Text Protocol (GTP), and by the Universal Chess Interface (UCI).
 
-A program knows the game by its moves from the start on. One process plays all games of a rank in turn; before each move
-it is sent the moves that it has not seen. A program that dies, is silent or plays an illegal move loses that game and
-is started again.
+A program knows the game by its moves from the start on. One process plays all games of a rank, one move at a
+time; before each move it is sent the moves that it has not seen. A program that dies, is silent or plays an illegal
+move loses that game and is started again.
 """
 
 import logging
@@ -37,7 +37,10 @@ class EnginePlayer(Opponent):
                 raise ValueError(f"{name} is {value!r}; allowed: a number of at least 0")
         if not isinstance(command, str):
             raise ValueError(f"command is {command!r}; allowed: a text such as 'gnugo --mode gtp'")
-        self.game, self.command, self.seconds, self.answer_s = game, command, float(seconds), float(seconds + answer_s)
+        self.game = game
+        self.command = command
+        self.seconds = float(seconds)
+        self.answer_s = float(seconds + answer_s)
         self.memory_bytes = int(memory_gb * 2**30)
         self.process: EngineProcess | None = None
         self.lost: dict[int, str] = {}  # why, by the index of the game
@@ -70,7 +73,8 @@ class EnginePlayer(Opponent):
         self.process = None
 
     def choose(self, seat: Seat, slots: np.ndarray) -> np.ndarray:
-        legal, chosen = seat.game.legal(seat.states[slots]), np.empty(len(slots), np.int64)
+        legal = seat.game.legal(seat.states[slots])
+        chosen = np.empty(len(slots), np.int64)
         for k, slot in enumerate(slots):
             # A single legal move needs no question; some programs do not expect one when they must pass.
             only = int(legal[k].argmax()) if legal[k].sum() == 1 else None
@@ -161,14 +165,16 @@ class GtpPlayer(EnginePlayer):
     def _say(self, process, command):
         """Return the answer to a command. Raises EngineFailed."""
         process.send(command)
-        status, answer = "", []
+        status = ""
+        answer = []
         for line in process.lines(command):
             if status and not line:
                 break
             if status:
                 answer.append(line)
             elif line.startswith(("=", "?")):
-                status, answer = line[0], [line[1:].strip()]
+                status = line[0]
+                answer = [line[1:].strip()]
         text = "\n".join(answer).strip()
         if status == "?":
             raise _Refused(f"answers {command!r} with {text[:80]!r}")
@@ -202,7 +208,8 @@ class UciPlayer(EnginePlayer):
             raise ValueError(f"nodes is {nodes!r}; allowed: a whole number, above 0 if seconds is 0")
         limits = {"movetime": round(1000 * self.seconds), "nodes": nodes}
         self._go = "go " + " ".join(f"{name} {value}" for name, value in limits.items() if value)
-        self.options, self.moves = dict(options or {}), uci_moves(game)
+        self.options = dict(options or {})
+        self.moves = uci_moves(game)
 
     def greet(self, process: EngineProcess) -> None:
         process.send("uci")
@@ -224,7 +231,8 @@ class UciPlayer(EnginePlayer):
     def _settings(self, offered):
         """Return all options to set, {name: value}. Raises EngineFailed if the program does not have one of them, or
         does not play the game."""
-        variants, settings = offered.get("UCI_Variant", []), dict(self.options)
+        variants = offered.get("UCI_Variant", [])
+        settings = dict(self.options)
         if named := [variant for variant in self.moves.variants if variant in variants]:
             settings["UCI_Variant"] = named[0]
         elif self.moves.variant != "chess":
@@ -243,7 +251,7 @@ class UciPlayer(EnginePlayer):
 
     def ask(self, process: EngineProcess, actions: list[int]) -> int:
         words = self.moves.line(self.game.initial(1)[0], actions)
-        process.send("position startpos" + f" moves {' '.join(words)}" * bool(words))
+        process.send(f"position startpos moves {' '.join(words)}" if words else "position startpos")
         process.send(self._go)
         word = (self._wait(process, self._go, "bestmove").split() + ["", ""])[1]
         action = self.moves.find(after(self.game, actions), word)

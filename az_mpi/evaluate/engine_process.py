@@ -43,7 +43,8 @@ class EngineProcess:
 
     def __init__(self, command: str, memory_bytes: int):
         """memory_bytes: of its address space; 0: no limit."""
-        self._bytes, self._said = b"", b""
+        self._bytes = b""
+        self._said = b""
         try:
             # Bytes without buffers: what is written is sent, and select tells what there is to read.
             process = subprocess.Popen(
@@ -83,14 +84,15 @@ class EngineProcess:
                 self._read(due)
 
     def _read(self, due):
-        output, errors = self.process.stdout.fileno(), self.process.stderr.fileno()
+        output = self.process.stdout.fileno()
+        errors = self.process.stderr.fileno()
         wait_s = min(max(due - time.monotonic(), 0.0), LOOK_EVERY_S)
         ready = select.select([output, errors], [], [], wait_s)[0]
         watchdog.tick()
         if errors in ready and (said := os.read(errors, 2**16)):
             self._said = (self._said + said)[-SAID_BYTES:]
         elif errors in ready and output not in ready:
-            time.sleep(0.01)  # it has closed its standard error, and goes on
+            time.sleep(0.01)  # it has closed its standard error, and is still running
         if output in ready:
             read = os.read(output, 2**16)
             self._bytes += read

@@ -42,8 +42,11 @@ def evaluate(
     exact solver, "solver": `optimal_share`. All matches of an iteration use the same openings; each iteration has its
     own.
     """
-    settings, search, seed = config.evaluate, config.match_search(), (config.seed, iteration)
-    player, matches = SearchPlayer(network_evaluate, search), {}
+    settings = config.evaluate
+    search = config.match_search()
+    seed = (config.seed, iteration)
+    player = SearchPlayer(network_evaluate, search)
+    matches = {}
     for name, opponent in opponents(config, game, iteration, world.rank, best_evaluate).items():
         if opponent is not None:
             shown = show(f"match against {name}", "games")
@@ -72,7 +75,7 @@ def evaluate(
 
 
 def check_opponents(config: Config, game: Game) -> None:
-    """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not to be had on this host; or
+    """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not available on this host, or
     if `evaluate.solver` is of another game."""
     if config.evaluate.solver_positions:
         SOLVERS.make(config.evaluate.solver, game=game)
@@ -89,7 +92,8 @@ def opponents(
 ) -> dict[str, Opponent | None]:
     """Return {name: the opponent} for `evaluate.opponents`; None for the best network while there is none. Raises
     Refusal if one of them cannot play this game. It starts no engines."""
-    settings, offered = config.evaluate, {"game": game, "seed": (config.seed, iteration), "rank": rank, "best": best}
+    settings = config.evaluate
+    offered = {"game": game, "seed": (config.seed, iteration), "rank": rank, "best": best}
     return {
         parse(name).short(): OPPONENTS.make(name, settings=settings, search=config.match_search(), **offered)
         for name in settings.opponents

@@ -23,8 +23,9 @@ ABOUT = """\
 Play the networks that a run has kept, its checkpoints and its best networks, against each other, and fit one Elo to
 each. The result is RUN/ladder.json, which `python -m az_mpi report RUN` draws."""
 EPILOG = """\
-Of n networks each meets those 1, 2, 4, 8, ... places later. Games that are in RUN/ladder.json are not played again: the
-same command goes on where an earlier one ended, and adds networks that are new. With mpirun the ranks share the games.
+Of n networks each meets those 1, 2, 4, 8, ... places later. Games that are in RUN/ladder.json are not played again:
+the same command continues where an earlier one ended, and adds networks that are new. With mpirun the ranks share the
+games.
 """
 
 
@@ -93,7 +94,7 @@ def _plan(given):
             key = wrong[0]
             raise Refusal(
                 f"{escape(str(path))} has games with {key} = {data[key]}, not {settings[key]}\n"
-                "  give the same settings to go on, or --fresh to start again"
+                "  give the same settings to continue, or --fresh to start again"
             )
     return {"ratings": []} | data | {"networks": chosen}
 
@@ -115,7 +116,10 @@ class Ladder:
         from az_mpi.player.loaded_player import load_player, on_rank
         from az_mpi.player.network_paths import find_network
 
-        self.world, self.run, self.data, self.names = world, run, data, data["networks"]
+        self.world = world
+        self.run = run
+        self.data = data
+        self.names = data["networks"]
         where = on_rank(world)
         self._load = functools.lru_cache(PLAYERS_KEPT)(lambda name: load_player(find_network(run, name), **where))
         first = self._load(self.names[0])
@@ -132,7 +136,8 @@ class Ladder:
         from az_mpi.evaluate.arena import play_match
         from az_mpi.mpi.agreement import everywhere
 
-        first, second = self.names[i], self.names[j]
+        first = self.names[i]
+        second = self.names[j]
         row = next((row for row in self.data["pairs"] if (row["first"], row["second"]) == (first, second)), None)
         row = row or {"first": first, "second": second, "wins": 0, "draws": 0, "losses": 0}
         done = row["wins"] + row["draws"] + row["losses"]
@@ -164,28 +169,18 @@ class Ladder:
         removed since are rated too, if games link them to the others. Collective."""
         import numpy as np
 
-        from az_mpi.evaluate.rating import Z_95, bradley_terry
+        from az_mpi.evaluate.rating import Z_95, bradley_terry, connected
 
-        with_games = {row[end] for row in self.data["pairs"] for end in ("first", "second")}
-        names = [name for name in self.names if name in with_games][:1]
-        while grown := sorted(
-            {
-                *names,
-                *(
-                    row[end]
-                    for row in self.data["pairs"]
-                    for end in ("first", "second")
-                    if row["first"] in names or row["second"] in names
-                ),
-            }
-            - {*names}
-        ):
-            names = sorted([*names, *grown])
+        pairs = [(row["first"], row["second"]) for row in self.data["pairs"]]
+        first = next((name for name in self.names if any(name in pair for pair in pairs)), None)
+        names = sorted(connected(pairs, first)) if first else []
         place = {name: k for k, name in enumerate(names)}
-        points, played = np.zeros((len(names), len(names))), np.zeros(len(names), int)
+        points = np.zeros((len(names), len(names)))
+        played = np.zeros(len(names), int)
         for row in self.data["pairs"]:
             if row["first"] in place:
-                i, j = place[row["first"]], place[row["second"]]
+                i = place[row["first"]]
+                j = place[row["second"]]
                 points[i, j] += row["wins"] + row["draws"] / 2
                 points[j, i] += row["losses"] + row["draws"] / 2
                 played[[i, j]] += row["wins"] + row["draws"] + row["losses"]
@@ -195,11 +190,11 @@ class Ladder:
                 "name": name,
                 "iteration": int(name),
                 "num_games": int(num),
-                "elo": one,
-                "elo_low": one - Z_95 * wide,
-                "elo_high": one + Z_95 * wide,
+                "elo": rating,
+                "elo_low": rating - Z_95 * deviation,
+                "elo_high": rating + Z_95 * deviation,
             }
-            for name, num, one, wide in zip(names, played, elo.tolist(), error.tolist())
+            for name, num, rating, deviation in zip(names, played, elo.tolist(), error.tolist())
         ]
         self._save()
 

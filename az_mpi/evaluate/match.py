@@ -136,7 +136,10 @@ class Match:
     """One match on this rank. played: what is known of its games, in order; of all ranks' once a round is over."""
 
     def __init__(self, world: "World", game: "Game", names: list[str], given: argparse.Namespace):
-        self.world, self.game, self.names, self.given = world, game, names, given
+        self.world = world
+        self.game = game
+        self.names = names
+        self.given = given
         self.played: list[Played] = []
         self.round: list[Played] = []  # this rank's, of the round under way
         self.verdict = ""
@@ -147,9 +150,12 @@ class Match:
         from az_mpi.evaluate.arena import Played, games_of, play_games
         from az_mpi.evaluate.openings import openings
 
-        given, world, pairs = self.given, self.world, self.given.games // 2
+        given = self.given
+        world = self.world
+        pairs = self.given.games // 2
         at_once = PAIRS_TIMED if given.seconds else PAIRS_IN_TEST if given.sprt else PAIRS_AT_ONCE
-        starts, done = openings(self.game, pairs, given.opening_plies, seed), 0
+        starts = openings(self.game, pairs, given.opening_plies, seed)
+        done = 0
         a, b = self.names
         self._say(f"{self.game.name}: {a} against {b}, {counted(given.games, 'game')}, ranks: {world.size}")
         if (different := len({state.tobytes() for state in starts.states})) < pairs:
@@ -161,7 +167,8 @@ class Match:
             num = min(at_once * world.size, pairs - done)
             play_games(self.game, players[0], players[1], starts, games_of(world, num, done), on_game=self._ended)
             rows = [Played(*row) for part in world.collect([list(one) for one in self.round]) for row in part]
-            self.played, self.round = sorted([*self.played, *rows]), []
+            self.played = sorted([*self.played, *rows])
+            self.round = []
             done += num
             self._judge()
             self._tell()
@@ -198,7 +205,8 @@ class Match:
 
         from az_mpi.evaluate.rating import log_likelihood_ratio
 
-        signs, pairs = {one.game_index: int(np.sign(one.result)) for one in self.played}, [0] * 5
+        signs = {one.game_index: int(np.sign(one.result)) for one in self.played}
+        pairs = [0] * 5
         for index in range(0, self.given.games, 2):
             if index in signs and index + 1 in signs:
                 pairs[signs[index] + signs[index + 1] + 2] += 1
@@ -255,7 +263,8 @@ class Match:
 
         for number in STOPS:
             signal.signal(number, signal.SIG_IGN)
-        self.played, self.round = sorted([*self.played, *self.round]), []
+        self.played = sorted([*self.played, *self.round])
+        self.round = []
         if self.world.is_root and "OMPI_COMM_WORLD_RANK" in os.environ:
             # mpirun passes on no output any more, and kills this process within a quarter of a second.
             about = "interrupted; of the round under way only the games of root are known"
@@ -289,7 +298,8 @@ def table(result: dict[str, Any]) -> str:
     if result["num_forfeits"]:
         lines.append(f"games lost or resigned before their end: {result['num_forfeits']}")
     if sprt := result.get("sprt"):
-        low, high = f"{sprt['elo0']:g}", f"{sprt['elo1']:g}"
+        low = f"{sprt['elo0']:g}"
+        high = f"{sprt['elo1']:g}"
         known = {
             "H0": f"the difference is closer to {low} Elo than to {high} (H0)",
             "H1": f"the difference is closer to {high} Elo than to {low} (H1)",

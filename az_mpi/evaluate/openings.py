@@ -33,7 +33,8 @@ def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> Ope
     If there are fewer than `num` different positions, they repeat in the same order. If no game lasts that long, the
     openings are as long as possible. seed: as for numpy's generators.
     """
-    rng, plies = np.random.default_rng(seed), min(plies, game.max_plies)
+    rng = np.random.default_rng(seed)
+    plies = min(plies, game.max_plies)
     while not len((found := distinct(game, np.full(num, plies), rng)).moves):
         plies -= 1
     return found.pick(np.arange(num) % len(found.moves))
@@ -45,7 +46,11 @@ def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_lega
     Each has at least `least_legal` legal moves. m < n if some depth has too few such states. A play-out that ends in a
     known state is drawn again, so random play decides how likely a state is.
     """
-    missing, seen, states, moves, idle = np.asarray(plies), set(), [], [], 0
+    missing = np.asarray(plies)
+    seen = set()
+    states = []
+    moves = []
+    idle = 0
     while len(missing) and idle < IDLE_ROUNDS:
         depths = np.resize(missing, max(len(missing), ROUND_LEAST))
         wanted = np.bincount(missing)
@@ -65,11 +70,14 @@ def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_lega
 def _play_out(game, depths, rng):
     """Play n random games for depths [n] moves; return (states [m, S], depths [m], actions [m, most depth]) of those
     that have not ended."""
-    states, played = game.initial(len(depths)), np.zeros((len(depths), int(depths.max())), np.int64)
+    states = game.initial(len(depths))
+    played = np.zeros((len(depths), int(depths.max())), np.int64)
     for ply in range(played.shape[1]):
         going = np.flatnonzero(depths > ply)
         actions = random_actions(game.legal(states[going]), rng.random(len(going)))
         states[going], played[going, ply] = game.play(states[going], actions), actions
         going = ~game.terminal(states)[0]
-        states, depths, played = states[going], depths[going], played[going]
+        states = states[going]
+        depths = depths[going]
+        played = played[going]
     return states, depths, played

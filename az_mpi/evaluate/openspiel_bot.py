@@ -25,7 +25,10 @@ class MctsBot(Opponent):
         require("simulations", simulations, 1, 1_000_000)
         if not uct_c > 0:
             raise ValueError(f"uct_c is {uct_c!r}; allowed: a number above 0")
-        self.game, self.seed, self.simulations, self.uct_c = game, (*seed, 3), simulations, uct_c
+        self.game = game
+        self.seed = (*seed, 3)
+        self.simulations = simulations
+        self.uct_c = uct_c
 
     def choose(self, seat: Seat, slots: np.ndarray) -> np.ndarray:
         return np.array([self.move(seat.states[slot], seat.indices[slot]) for slot in slots], np.int64)

@@ -34,16 +34,19 @@ def optimal_share(
     they count positions.
     """
     num_positions = len(solved.states)
-    actions, outputs = [np.empty(0, np.int64)], [np.empty((0, game.num_actions))]
+    actions = [np.empty(0, np.int64)]
+    outputs = [np.empty((0, game.num_actions))]
     for start in range(0, num_positions, GAMES_AT_ONCE):
         on_progress(start, num_positions)
         states = solved.states[start : start + GAMES_AT_ONCE]
         actions.append(player.actions(game, states))
         outputs.append(player.evaluate(states)[0])
     on_finish()
-    searched, logits = np.concatenate(actions), np.concatenate(outputs)
+    searched = np.concatenate(actions)
+    logits = np.concatenate(outputs)
     preferred = np.argmax(np.where(solved.legal, logits, -np.inf), axis=1)
-    keeps, rows = solved.keeps, np.arange(num_positions)
+    keeps = solved.keeps
+    rows = np.arange(num_positions)
     differ = (solved.legal & ~keeps).any(axis=1)
     random_share = keeps.sum(axis=1) / solved.legal.sum(axis=1)
     columns = np.stack([np.ones(len(rows)), keeps[rows, searched], keeps[rows, preferred], random_share], axis=1)

@@ -64,7 +64,8 @@ def log_likelihood_ratio(pairs: Sequence[int], elo0: float, elo1: float) -> floa
     """
     counts = np.maximum(np.asarray(pairs, float), 1e-3)  # so that every expected score is possible
     distances0, distances1 = (PAIR_SCORES - expected_score(one) for one in (elo0, elo1))
-    t0, t1 = _most_likely(counts, distances0), _most_likely(counts, distances1)
+    t0 = _most_likely(counts, distances0)
+    t1 = _most_likely(counts, distances1)
     return float(counts @ np.log((1 + t0 * distances0) / (1 + t1 * distances1)))
 
 
@@ -77,6 +78,16 @@ def _most_likely(counts, distances):
     return (low + high) / 2
 
 
+def connected(pairs: Sequence[tuple[str, str]], first: str) -> set[str]:
+    """Return the players that are linked to `first` by matches, its own or those of others, with `first` itself.
+    pairs: the two players of each match."""
+    found = new = {first}
+    while new:
+        new = {player for pair in pairs if new & {*pair} for player in pair} - found
+        found = found | new
+    return found
+
+
 def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (Elo float64 [n], its standard error float64 [n]) of n players; the first one has 0, without error.
 
@@ -85,7 +96,8 @@ def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     likelihood by Newton's method (Bradley and Terry 1952); the errors are from its curvature there.
     """
     points = points + ((points + points.T) > 0) * 0.5
-    games, strength = points + points.T, np.zeros(len(points))
+    games = points + points.T
+    strength = np.zeros(len(points))
     for _ in range(100):
         expected = 1 / (1 + np.exp(strength[None] - strength[:, None]))
         weights = games * expected * (1 - expected)

@@ -33,7 +33,9 @@ class TimedPlayer(Opponent):
     """A network that thinks for a time about each move, one game after the other; its trees stay between moves."""
 
     def __init__(self, player: LoadedPlayer, limit: Limit):
-        self.player, self.limit, self.leaves_max = player, limit, player.leaves_at_once()
+        self.player = player
+        self.limit = limit
+        self.leaves_max = player.leaves_at_once()
 
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
         return _TimedSeat(self, moves)
@@ -74,7 +76,7 @@ def read_side(text: str, limit: Limit, seed: tuple[int, ...], rank: int, where: 
     simulations: as in the run's matches. where: `on_rank` of this rank."""
     protocol, _, command = text.partition(":")
     if protocol in PROTOCOLS and command:
-        seconds = f", seconds={limit.seconds:g}" * bool(limit.seconds)
+        seconds = f", seconds={limit.seconds:g}" if limit.seconds else ""
         return _opponent(f"{protocol}(command={command!r}{seconds})", command, limit, seed, rank)
     is_network = zoo_file(text) or _place(text)[0].exists() or OPPONENTS.problem(text) is not None
     return _network(text, limit, where) if is_network else _opponent(text, text, limit, seed, rank)

@@ -115,23 +115,27 @@ def enumerate_all(game: Game, roots: np.ndarray | None = None) -> Solved:
     roots: where to begin, [n, S]; by default the start of the game. A position that is reachable after different
     numbers of moves is solved for each of them but listed once.
     """
-    layers, states = [], game.initial(1) if roots is None else roots
+    layers = []
+    states = game.initial(1) if roots is None else roots
     while len(states):
-        ended, value = game.terminal(states)
-        ended |= len(layers) >= game.max_plies  # a draw, if the rules do not end the game there
+        ended, value = game.terminal_at(states, len(layers))
         legal = game.legal(states) & ~ended[:, None]
         rows, actions = np.nonzero(legal)
         children, child = np.unique(game.play(states[rows], actions), axis=0, return_inverse=True)
         layers.append((states, ended, value, legal, rows, actions, child.reshape(-1)))
         states = children
-    solved, below, below_player = [], np.empty(0), np.empty(0)
+    solved = []
+    below = np.empty(0)
+    below_player = np.empty(0)
     for states, ended, value, legal, rows, actions, child in reversed(layers):
-        player, action_values = game.to_play(states), np.full(legal.shape, np.nan, np.float32)
+        player = game.to_play(states)
+        action_values = np.full(legal.shape, np.nan, np.float32)
         if len(rows):
             same = below_player[child] == player[rows]
             action_values[rows, actions] = np.where(same, below[child], 0 - below[child])
         solved.append(Solved(states[~ended], legal[~ended], action_values[~ended]))
-        below, below_player = value.copy(), player
+        below = value.copy()
+        below_player = player
         below[~ended] = solved[-1].values
     states, legal, action_values = (
         np.concatenate([getattr(s, k) for s in reversed(solved)]) for k in ("states", "legal", "action_values")

@@ -178,7 +178,13 @@ class Game(ABC):
 
     @abstractmethod
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game continues)."""
+        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game is not over)."""
+
+    def terminal_at(self, states: np.ndarray, plies: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `terminal` does, but for a draw where rules that do not end a game let it reach `max_plies`.
+        plies: int [B], the moves from the start of the game to each state."""
+        ended, value = self.terminal(states)
+        return ended | (np.asarray(plies) >= self.max_plies), value
 
     @abstractmethod
     def to_play(self, states: np.ndarray) -> np.ndarray:
@@ -301,7 +307,9 @@ def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Boa
     """Return the board of a state, [S], with the cells of the move that led to it from the position `before`, [S];
     None: no move did. Returns None for a game without boards."""
     board = game.board(state)
-    old = None if before is None or board is None else game.board(before)
+    if board is None or before is None:
+        return board
+    old = game.board(before)
     if old is None:
         return board
     mover = int(game.to_play(before[None])[0])
@@ -334,7 +342,8 @@ def _smallest_keys(planes, cells):
 
     planes: unsigned integers [n, C, H * W]; cells: int32 [K, H * W], see `Game`.
     """
-    keys, best = np.empty(len(planes), np.uint64), np.zeros(len(planes), np.int64)
+    keys = np.empty(len(planes), np.uint64)
+    best = np.zeros(len(planes), np.int64)
     for i in range(len(planes)):
         keys[i] = np.uint64(0xFFFFFFFFFFFFFFFF)
         for k in range(len(cells)):

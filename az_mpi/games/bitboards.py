@@ -43,8 +43,12 @@ class BitboardGame(Game):
         upwards: bool = False,
     ):
         cells = rows * columns
-        self.rows, self.columns, self.cells, self.words = rows, columns, cells, num_words(cells)
-        self.planes_shape, self.symmetry_cells = (num_planes, rows, columns), symmetry_cells
+        self.rows = rows
+        self.columns = columns
+        self.cells = cells
+        self.words = num_words(cells)
+        self.planes_shape = (num_planes, rows, columns)
+        self.symmetry_cells = symmetry_cells
         self.order = np.arange(cells, dtype=np.int32)[None] if order is None else order
         if len(self.order) == 2:
             self.other_view = np.argsort(self.order[1])[self.order[0]].astype(np.int32)
@@ -86,7 +90,8 @@ class BitboardGame(Game):
         return self.labels[0][cell % self.columns] + self.labels[1][cell // self.columns]
 
     def board(self, state: np.ndarray) -> Board:
-        states, as_it_is = np.ascontiguousarray(state)[None], np.arange(self.cells, dtype=np.int32)[None]
+        states = np.ascontiguousarray(state)[None]
+        as_it_is = np.arange(self.cells, dtype=np.int32)[None]
         stones = unpack(states, as_it_is, np.zeros(1, np.int8), 2, 2).reshape(2, self.rows, self.columns)
         players = owners(stones, self.to_play(states)[0])
         won = self.winning_cells(players) if self.terminal(states)[0][0] else ()
@@ -153,13 +158,15 @@ def smallest_keys(
     the words of its stones. words_of_images: `_words_of_images`; beside: uint64 [B], `BitboardGame.beside_stones`."""
     _, num_sets, cells, symmetries = words_of_images.shape
     words = (cells + 63) // 64
-    keys, best = np.empty(len(states), np.uint64), np.zeros(len(states), np.int64)
+    keys = np.empty(len(states), np.uint64)
+    best = np.zeros(len(states), np.int64)
     image = np.empty(symmetries, np.uint64)
     for b in range(len(states)):
         image[:] = 0
         for p in range(num_sets):
             for w in range(words):
-                bits, j = np.uint64(states[b, p * words + w]), 64 * w
+                bits = np.uint64(states[b, p * words + w])
+                j = 64 * w
                 while bits:
                     if bits & np.uint64(1):
                         for k in range(symmetries):

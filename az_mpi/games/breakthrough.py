@@ -33,10 +33,12 @@ class Rules(BitboardGame):
             raise ValueError(f"rows x columns is {rows * columns}; allowed: up to 64")
         cells = np.arange(rows * columns, dtype=np.int32)
         mirror = cells.reshape(rows, columns)[:, ::-1].reshape(-1)
-        symmetries, order = np.stack([cells, mirror]), np.stack([cells, cells[::-1]])
+        symmetries = np.stack([cells, mirror])
+        order = np.stack([cells, cells[::-1]])
         super().__init__(rows, columns, symmetries, order=order, upwards=True)
         self.name = "breakthrough" if rows == columns == 8 else f"breakthrough(rows={rows},columns={columns})"
-        self.num_actions, self.state_size = 3 * self.cells, 3
+        self.num_actions = 3 * self.cells
+        self.state_size = 3
         # No piece gets further than the row before the last, but for the move that ends the game.
         piece_rows = 2 if rows >= 6 else 1
         self.max_plies = 2 * columns * sum(rows - 2 - row for row in range(piece_rows)) + 1
@@ -74,9 +76,11 @@ class Rules(BitboardGame):
 def _play(states, actions, order, columns):
     after = np.empty_like(states)
     for b in range(len(states)):
-        player, start = states[b, 2], actions[b] // 3
+        player = states[b, 2]
+        start = actions[b] // 3
         end = start - columns + actions[b] % 3 - 1
-        from_cell, to_cell = _ONE << np.uint64(order[player, start]), _ONE << np.uint64(order[player, end])
+        from_cell = _ONE << np.uint64(order[player, start])
+        to_cell = _ONE << np.uint64(order[player, end])
         after[b, 0] = states[b, 1] & ~to_cell
         after[b, 1] = states[b, 0] & ~from_cell | to_cell
         after[b, 2] = player ^ _ONE
@@ -91,7 +95,8 @@ def _legal(planes, columns):
     for b in range(len(planes)):
         for start in range(columns, cells):
             if planes[b, 0, start]:
-                column, ahead = start % columns, start - columns
+                column = start % columns
+                ahead = start - columns
                 legal[b, 3 * start] = column > 0 and not planes[b, 0, ahead - 1]
                 legal[b, 3 * start + 1] = not (planes[b, 0, ahead] or planes[b, 1, ahead])
                 legal[b, 3 * start + 2] = column < columns - 1 and not planes[b, 0, ahead + 1]
@@ -100,7 +105,8 @@ def _legal(planes, columns):
 
 @njit(cache=True, nogil=True)
 def _terminal(states, cells, columns):
-    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    ended = np.zeros(len(states), np.bool_)
+    value = np.zeros(len(states), np.float32)
     row = (_ONE << np.uint64(columns)) - _ONE
     for b in range(len(states)):
         last_row = row if states[b, 2] else row << np.uint64(cells - columns)  # of the one who just moved

@@ -74,7 +74,8 @@ class Rules(Game):
 def _play(states, actions):
     after = np.empty_like(states)
     for b in range(len(states)):
-        own, other = states[b, 0], states[b, 1]
+        own = states[b, 0]
+        other = states[b, 1]
         bottom = _ONE << np.uint64(7 * actions[b])
         column = bottom * np.uint64(0x3F)
         # Adding the bottom bit carries through the stones of the column into its lowest empty cell.
@@ -104,7 +105,8 @@ def _has_four(stones):
 
 @njit(cache=True, nogil=True)
 def _terminal(states):
-    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    ended = np.zeros(len(states), np.bool_)
+    value = np.zeros(len(states), np.float32)
     for b in range(len(states)):
         if _has_four(states[b, 1]):  # only the one who just moved can have completed a four
             ended[b], value[b] = True, -1.0
@@ -136,10 +138,12 @@ def _mirror(stones):
 
 @njit(cache=True, nogil=True)
 def _canonical_key(states):
-    keys, symmetry = np.empty(len(states), np.uint64), np.zeros(len(states), np.int64)
+    keys = np.empty(len(states), np.uint64)
+    symmetry = np.zeros(len(states), np.int64)
     for b in range(len(states)):
         own, other = states[b]
-        turned_own, turned_other = _mirror(own), _mirror(other)
+        turned_own = _mirror(own)
+        turned_other = _mirror(other)
         if turned_own < own or (turned_own == own and turned_other < other):
             own, other, symmetry[b] = turned_own, turned_other, 1
         keys[b] = mix(mix(own) + other)

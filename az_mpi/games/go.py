@@ -41,8 +41,10 @@ class Rules(BitboardGame):
             raise ValueError(f"komi is {komi!r}; allowed: a multiple of 0.5 from -400 to 400")
         symmetries = dihedral(size, size)
         super().__init__(size, size, symmetries, num_planes=5, num_sets=3, letters="ABCDEFGHJKLMNOPQRST", upwards=True)
-        self.max_plies, self.komi = max_plies or 2 * self.cells, komi
-        self.name = f"go(size={size},komi={komi:g}" + f",max_plies={max_plies}" * bool(max_plies) + ")"
+        self.max_plies = max_plies or 2 * self.cells
+        self.komi = komi
+        limit = f",max_plies={max_plies}" if max_plies else ""
+        self.name = f"go(size={size},komi={komi:g}{limit})"
         self.num_actions, self.state_size = self.cells + 1, 3 * self.words + 1 + REMEMBERED
         self.symmetry_actions = np.pad(symmetries, ((0, 0), (0, 1)), constant_values=self.cells)
         self._hash_words = np.random.default_rng(1).integers(2**64, size=(2, (size + 2) ** 2), dtype=np.uint64)
@@ -92,7 +94,8 @@ class Rules(BitboardGame):
     def planes(self, states: np.ndarray) -> np.ndarray:
         """Own stones, the other player's, empty points where the player to move may not play; ones where Black is to
         move, ones after a pass."""
-        planes, turn = super().planes(states), self._turn(states)
+        planes = super().planes(states)
+        turn = self._turn(states)
         flat = planes.reshape(len(states), 5, -1)
         flat[:, 2, :] = (flat[:, 0] | flat[:, 1] | _legal(states, self.cells)[:, :-1]) == 0
         planes[:, 3] = (~turn & np.uint64(1))[:, None, None]
@@ -115,7 +118,8 @@ def _unpack(state, size, board):
     for r in range(size):
         for c in range(size):
             j = r * size + c
-            w, bit = j >> 6, np.uint64(j & 63)
+            w = j >> 6
+            bit = np.uint64(j & 63)
             stone = EMPTY
             if state[w] >> bit & np.uint64(1):
                 stone = player
@@ -129,7 +133,12 @@ def _region(board, start, mark, seen, stack, wide):
     """Find the points of `start`'s colour that hang together with it: mark them with `mark` in `seen` and list them in
     `stack`. Return (their number; 1 if a stone of player 0 is beside them, plus 2 if one of player 1 is; an empty point
     beside them, or 0; whether there is another one)."""
-    colour, count, k, touches, liberty, more = board[start], 1, 0, 0, 0, False
+    colour = board[start]
+    count = 1
+    k = 0
+    touches = 0
+    liberty = 0
+    more = False
     stack[0], seen[start] = start, mark
     while k < count:
         p = stack[k]
@@ -182,7 +191,8 @@ def _find_groups(board, size, groups, stack, hash_words):
 def _try(board, p, player, wide, groups):
     """Return (whether a stone of `player` on the empty point p would have a liberty, the hash of what it captures)."""
     group, group_hash, liberties, counted = groups
-    lives, captured = False, np.uint64(0)
+    lives = False
+    captured = np.uint64(0)
     for q in (p - wide, p - 1, p + 1, p + wide):
         if board[q] == EMPTY:
             lives = True
@@ -226,13 +236,17 @@ def _pack(board, size, player, state):
 @njit(cache=True, nogil=True)
 def _play(states, actions, size, hash_words):
     after = np.zeros_like(states)
-    points, wide = size * size, size + 2
+    points = size * size
+    wide = size + 2
     turn = 3 * ((points + 63) // 64)
-    board, stack = np.empty(wide * wide, np.int8), np.empty(points, np.int64)
+    board = np.empty(wide * wide, np.int8)
+    stack = np.empty(points, np.int64)
     groups = np.empty(wide * wide, np.int64), np.empty(points, np.uint64), stack.copy(), stack.copy()
     for b in range(len(states)):
-        before, state = states[b], after[b]
-        player, passed = np.int64(before[turn] & np.uint64(1)), before[turn] & np.uint64(_PASSED)
+        before = states[b]
+        state = after[b]
+        player = np.int64(before[turn] & np.uint64(1))
+        passed = before[turn] & np.uint64(_PASSED)
         state[turn] = (before[turn] >> np.uint64(_PLY)) + np.uint64(1) << np.uint64(_PLY) | np.uint64(1 - player)
         _unpack(before, size, board)
         if actions[b] < points:
@@ -265,7 +279,8 @@ def _legal(states, points):
 def _own(board, size, seen, stack, owners):
     """Set whose area each point is, int8 [size, size]: 1 player 0's, -1 player 1's, 0 nobody's. Return the area of
     player 0 minus that of player 1."""
-    wide, lead = size + 2, 0
+    wide = size + 2
+    lead = 0
     seen[:] = -1
     for p in range(wide, wide * (size + 1)):
         if board[p] != BORDER and seen[p] < 0:
@@ -280,8 +295,10 @@ def _own(board, size, seen, stack, owners):
 @njit(cache=True, nogil=True)
 def _owners(states, size):
     """Return whose area each point is, int8 [B, size, size], see `_own`."""
-    owners, wide = np.empty((len(states), size, size), np.int8), size + 2
-    board, seen = np.empty(wide * wide, np.int8), np.empty(wide * wide, np.int64)
+    owners = np.empty((len(states), size, size), np.int8)
+    wide = size + 2
+    board = np.empty(wide * wide, np.int8)
+    seen = np.empty(wide * wide, np.int64)
     stack = np.empty(size * size, np.int64)
     for b in range(len(states)):
         _unpack(states[b], size, board)
@@ -291,10 +308,14 @@ def _owners(states, size):
 
 @njit(cache=True, nogil=True)
 def _terminal(states, size, komi, max_plies):
-    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
-    turn, wide = 3 * ((size * size + 63) // 64), size + 2
-    board, seen = np.empty(wide * wide, np.int8), np.empty(wide * wide, np.int64)
-    stack, owners = np.empty(size * size, np.int64), np.empty((size, size), np.int8)
+    ended = np.zeros(len(states), np.bool_)
+    value = np.zeros(len(states), np.float32)
+    turn = 3 * ((size * size + 63) // 64)
+    wide = size + 2
+    board = np.empty(wide * wide, np.int8)
+    seen = np.empty(wide * wide, np.int64)
+    stack = np.empty(size * size, np.int64)
+    owners = np.empty((size, size), np.int8)
     for b in range(len(states)):
         if states[b, turn] & np.uint64(_TWO_PASSES) or states[b, turn] >> np.uint64(_PLY) >= np.uint64(max_plies):
             _unpack(states[b], size, board)

@@ -67,9 +67,11 @@ def check_sizes(game: Game) -> None:
     shape = game.planes_shape
     need(len(shape) == 3 and min(shape) >= 1, f"planes_shape is {shape!r}; allowed: (planes, rows, columns)")
     need(game.planes_dtype in (np.uint8, np.float32), f"planes_dtype is {game.planes_dtype}; allowed: uint8, float32")
-    cells, rows = int(shape[1] * shape[2]), np.shape(game.symmetry_cells)[:1]
+    cells = int(shape[1] * shape[2])
+    rows = np.shape(game.symmetry_cells)[:1]
     for name, num in (("symmetry_cells", cells), ("symmetry_actions", game.num_actions)):
-        table, wanted = getattr(game, name), (*rows, num)
+        table = getattr(game, name)
+        wanted = (*rows, num)
         need(
             isinstance(table, np.ndarray) and table.shape == wanted and rows != (0,),
             f"{name} is {_told(table)}; expected: int32 {wanted}, a row for each symmetry",
@@ -79,7 +81,8 @@ def check_sizes(game: Game) -> None:
             f"a row of {name} is not a permutation of 0 to {num - 1}",
         )
         need((table[0] == np.arange(num)).all(), f"the first symmetry is not the identity in {name}")
-    kinds, other = game.action_kinds, game.other_view
+    kinds = game.action_kinds
+    other = game.other_view
     need(
         0 <= kinds * cells <= game.num_actions,
         f"action_kinds is {kinds}; {cells} cells would have more actions than the {game.num_actions} of the game",
@@ -158,7 +161,11 @@ class Guard(Game):
         )
         if self.__exact:
             self.__need(
-                "terminal (value)", ended | (value == 0), states, "0 where the game goes on", lambda i: str(value[i])
+                "terminal (value)",
+                ended | (value == 0),
+                states,
+                "0 where the game is not over",
+                lambda i: str(value[i]),
             )
         return ended, value if ended.all() else np.where(ended, value, np.float32(0))
 
@@ -189,7 +196,8 @@ class Guard(Game):
         return self.__array("key", self.__ask("key", states), (len(states),), np.dtype(np.uint64), states)
 
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        n, most = len(states), len(self.symmetry_cells)
+        n = len(states)
+        most = len(self.symmetry_cells)
         if not n:
             return np.empty(0, np.uint64), np.empty(0, np.int64)
         keys, symmetry = self.__pair("canonical_key", self.__ask("canonical_key", states), states)
@@ -257,7 +265,8 @@ class Guard(Game):
     def __ask(self, name, *given):
         """Return what the game's own method of this name returns. Its exceptions become BrokenRules, but for those of
         a file system, of memory, and of code that knows what it refuses."""
-        method, outermost = getattr(super(), name), not self.__inside
+        method = getattr(super(), name)
+        outermost = not self.__inside
         self.__inside = True
         try:
             return method(*given)
@@ -282,7 +291,8 @@ class Guard(Game):
         the game's own methods it stays as it is."""
         if self.__inside or isinstance(given, np.ndarray) and given.shape == shape and given.dtype == dtype:
             return given
-        expected, first = f"{dtype} {shape}", None if states is None else states[0]
+        expected = f"{dtype} {shape}"
+        first = None if states is None else states[0]
         if self.__exact and not isinstance(given, np.ndarray):
             self.__refuse(name, expected, _told(given), first)
         try:

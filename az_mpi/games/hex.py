@@ -39,15 +39,17 @@ class Rules(BitboardGame):
         super().__init__(size, size, half_turn, num_planes=2 + swap, order=np.stack([cells, mirrored]))
         self.name = self._named(size, swap)
         self.num_actions = self.max_plies = self.cells + swap
-        self.state_size, self.swap = 2 * self.words + 1, swap
+        self.state_size = 2 * self.words + 1
+        self.swap = swap
         # The last action, to swap, is the same on the turned board.
         self.symmetry_actions = np.pad(half_turn, ((0, 0), (0, swap)), constant_values=self.cells)
         self.solver = "enumerate" if size <= 3 else "hex" if size == 4 else ""
 
     @staticmethod
     def _named(size, swap):
-        arguments = [f"size={size}"] * (size != 11) + ["swap=True"] * swap
-        return "hex" + f"({','.join(arguments)})" * bool(arguments)
+        arguments = [f"size={size}"] if size != 11 else []
+        arguments += ["swap=True"] if swap else []
+        return f"hex({','.join(arguments)})" if arguments else "hex"
 
     def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
         return _play(states, np.ascontiguousarray(actions, np.int64), self.order, self.swap)
@@ -90,9 +92,12 @@ class Rules(BitboardGame):
 @njit(cache=True, nogil=True)
 def _play(states, actions, order, swap):
     after = np.empty_like(states)
-    cells, words = order.shape[1], (states.shape[1] - 1) // 2
+    cells = order.shape[1]
+    words = (states.shape[1] - 1) // 2
     for b in range(len(states)):
-        own, other, player = 0, words, states[b, -1] & _PLAYER
+        own = 0
+        other = words
+        player = states[b, -1] & _PLAYER
         is_first = True
         for w in range(words):
             is_first &= states[b, own + w] | states[b, other + w] == 0
@@ -133,7 +138,8 @@ def joins(board: np.ndarray, cells: np.ndarray, size: int, stack: np.ndarray) ->
             stack[0], found = start, 1
         while found:
             found -= 1
-            r, c = stack[found] // size, stack[found] % size
+            r = stack[found] // size
+            c = stack[found] % size
             if r == size - 1:
                 return True
             for dr, dc in ((1, 0), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1)):
@@ -147,9 +153,11 @@ def joins(board: np.ndarray, cells: np.ndarray, size: int, stack: np.ndarray) ->
 
 @njit(cache=True, nogil=True)
 def _terminal(states, order, size):
-    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    ended = np.zeros(len(states), np.bool_)
+    value = np.zeros(len(states), np.float32)
     words = (states.shape[1] - 1) // 2
-    board, stack = np.empty(words, np.uint64), np.empty(size * size, np.int64)
+    board = np.empty(words, np.uint64)
+    stack = np.empty(size * size, np.int64)
     for b in range(len(states)):
         for w in range(words):
             board[w] = states[b, words + w]  # only the one who just moved can have joined the sides

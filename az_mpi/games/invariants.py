@@ -27,12 +27,17 @@ def check(rules: Game, num_games: int = 64, seed: int = 0) -> list[str]:
 
 
 def _play(game, num_games, rng):
-    states, choices, seen = game.initial(num_games), _Choices(game), Seen()
+    states = game.initial(num_games)
+    choices = _Choices(game)
+    seen = Seen()
     expect(game.to_play(states) == 0, "to_play is not 0 for the player who begins", game, states)
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
     k = rng.integers(len(game.symmetry_cells), size=num_games)
     mirrored = game.initial(num_games)
-    keys, boards, moves, last = {}, {}, {}, np.full(num_games, -1)
+    keys = {}
+    boards = {}
+    moves = {}
+    last = np.full(num_games, -1)
     for _ in range(game.max_plies + 1):
         ended = _check_states(game, states)
         seen.add(states, game.to_play(states), ended, last)
@@ -44,8 +49,11 @@ def _play(game, num_games, rng):
             _check_notation(game, states[live][0])
         if not live.any():
             return choices.warnings() + perspective.check(game, seen, rng)
-        states, mirrored, k = states[live], mirrored[live], k[live]
-        legal, mover = game.legal(states), game.to_play(states)
+        states = states[live]
+        mirrored = mirrored[live]
+        k = k[live]
+        legal = game.legal(states)
+        mover = game.to_play(states)
         choices.add(legal, mover)
         last = mover
         actions = random_actions(legal, rng.random(len(states)))
@@ -79,7 +87,9 @@ class _Choices:
     """Who was to move in states in play, and between how many actions that player could choose."""
 
     def __init__(self, game) -> None:
-        self._game, self._most, self._least = game, {}, game.num_actions
+        self._game = game
+        self._most = {}
+        self._least = game.num_actions
 
     def add(self, legal, mover):
         nums = legal.sum(axis=1)
@@ -120,7 +130,7 @@ def _too_long(game, num_games, choices, states):
     return (
         f"a game is longer than max_plies = {game.max_plies}\n"
         f"  expected: terminal ends each game after at most {game.max_plies} moves\n"
-        f"  got: {ended} of {num_games} random games have ended then, the others go on\n"
+        f"  got: {ended} of {num_games} random games have ended then, the others have not\n"
         f"  {likely}\n{in_state(game, states[0])}"
     )
 
@@ -209,7 +219,8 @@ def _check_notation(game, state):
 
 def _check_mirror(game, states, mirrored, k):
     """Playing the turned moves leads to the turned board."""
-    cells, actions = game.symmetry_cells[k], game.symmetry_actions[k]
+    cells = game.symmetry_cells[k]
+    actions = game.symmetry_actions[k]
 
     def turns(fits, told, got=None):
         expect(
@@ -223,7 +234,8 @@ def _check_mirror(game, states, mirrored, k):
             ),
         )
 
-    planes, image = game.planes(states), game.planes(mirrored)
+    planes = game.planes(states)
+    image = game.planes(mirrored)
     planes, image = (part.reshape(len(states), game.planes_shape[0], -1) for part in (planes, image))
     turned = np.take_along_axis(planes, cells[:, None, :], axis=2)
     fits = (turned == image).all(axis=(1, 2))
@@ -257,7 +269,8 @@ def _check_canonical(game, states, mirrored, boards, moves):
         states,
         lambda i: f"its image:\n{drawn(game, mirrored[i])}",
     )
-    both, k = np.concatenate([states, mirrored]), np.concatenate([symmetry, symmetry_too])
+    both = np.concatenate([states, mirrored])
+    k = np.concatenate([symmetry, symmetry_too])
     planes = game.planes(both).reshape(2 * len(states), game.planes_shape[0], -1)
     turned = np.take_along_axis(planes, game.symmetry_cells[k][:, None, :], axis=2)
     legal = np.packbits(np.take_along_axis(game.legal(both), game.symmetry_actions[k], axis=1), axis=1)

@@ -15,7 +15,8 @@ NAMES = {(3, 3, 3): "tictactoe", (15, 15, 5): "gomoku"}
 
 
 class Rules(BitboardGame):
-    """Players put stones on empty cells in turns; k or more in a row, column or diagonal win, a full board is a draw.
+    """Players put stones on empty cells alternately. k or more in a row, column or diagonal win; a full board is a
+    draw.
 
     An action is a cell, counted row by row from the top left; in text its column, and its row from the bottom: a3 b3 c3
     in the top row of tic-tac-toe.
@@ -28,7 +29,8 @@ class Rules(BitboardGame):
         require("n", n, 3, 19)
         require("k", k, 3, max(m, n))
         super().__init__(n, m, dihedral(n, m), upwards=True)
-        self.symmetry_actions, self.k = self.symmetry_cells, k
+        self.symmetry_actions = self.symmetry_cells
+        self.k = k
         self.name = NAMES.get((m, n, k), f"mnk(m={m},n={n},k={k})")
         self.num_actions = self.max_plies = self.cells
         self.state_size, self.state_dtype = 2 * self.words, np.dtype(np.uint16 if self.cells <= 16 else np.uint64)
@@ -85,7 +87,8 @@ def _play(states, actions):
 @njit(cache=True, nogil=True)
 def _has_line(stones, run, k, step, begins):
     """Return whether k of `stones` lie in a row in steps of `step` from a cell of `begins`. run: space of that size."""
-    words, shift = len(stones), np.uint64(step)
+    words = len(stones)
+    shift = np.uint64(step)
     for w in range(words):  # not run[:] = stones, for which Numba compiles an error message in 2 s
         run[w] = stones[w]
     for _ in range(k - 1):  # then run holds the cells with one more stone after them
@@ -101,8 +104,10 @@ def _has_line(stones, run, k, step, begins):
 @njit(cache=True, nogil=True)
 def _terminal(states, k, steps, begins, full):
     words = states.shape[1] // 2
-    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
-    other, run = np.empty(words, np.uint64), np.empty(words, np.uint64)
+    ended = np.zeros(len(states), np.bool_)
+    value = np.zeros(len(states), np.float32)
+    other = np.empty(words, np.uint64)
+    run = np.empty(words, np.uint64)
     for b in range(len(states)):
         is_full = True
         for w in range(words):

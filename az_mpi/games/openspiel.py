@@ -89,7 +89,9 @@ def misfit(game: Any) -> str | None:
     """Return which properties of an OpenSpiel game do not fit, and what is needed; None if all fit."""
     import pyspiel
 
-    kind, problems, players = game.get_type(), [], game.num_players()
+    kind = game.get_type()
+    problems = []
+    players = game.num_players()
     if players != 2:
         problems.append(f"it has {counted(players, 'player')}, needed are 2")
     wanted = {
@@ -136,7 +138,8 @@ class OpenSpiel(Game):
     ):
         from open_spiel.python.observation import make_observation
 
-        self.game, self._first = game, game.new_initial_state().current_player()
+        self.game = game
+        self._first = game.new_initial_state().current_player()
         self._parameters = symmetries, cache_mb, action_kinds, truncated, view
         longest = min(game.max_game_length(), MAX_PLIES)
         require("max_plies", max_plies, 0, min(game.max_game_length(), np.iinfo(np.int16).max))
@@ -144,9 +147,10 @@ class OpenSpiel(Game):
         self._short_name = game.get_type().short_name
         self._by_material = _chosen(self._short_name, "truncated", truncated, ("chess",))
         self._own_first = _chosen(self._short_name, "view", view, SIDEWAYS)
-        extra = [f"max_plies={self.max_plies}"] * (self.max_plies < game.max_game_length())
-        extra += ["truncated=material"] * self._by_material + ["view=mover"] * self._own_first
-        self.name = f"openspiel:{game}" + f"[{','.join(extra)}]" * bool(extra)
+        extra = [f"max_plies={self.max_plies}"] if self.max_plies < game.max_game_length() else []
+        extra += ["truncated=material"] if self._by_material else []
+        extra += ["view=mover"] if self._own_first else []
+        self.name = f"openspiel:{game}[{','.join(extra)}]" if extra else f"openspiel:{game}"
         self.num_actions, self.state_size = game.num_distinct_actions(), self.max_plies + 1
         channels, height, width = _board_shape(game.observation_tensor_shape())
         self.planes_shape = (channels + 1, height, width)
@@ -154,7 +158,8 @@ class OpenSpiel(Game):
             self.other_view = OTHER_VIEW
         self.action_kinds = _kinds(game, self.num_actions // (height * width), action_kinds)
         self.symmetry_cells, self.symmetry_actions = _symmetries(symmetries, height, width, self.num_actions)
-        self._observation, self._scale = make_observation(game), 1 / game.max_utility()
+        self._observation = make_observation(game)
+        self._scale = 1 / game.max_utility()
         self._words = functools.lru_cache(maxsize=1)(self._name_actions)  # callers ask for all actions of a state
         self._live = _Live(self._replay, cache_mb * 2**20 // _state_bytes(game))
 
@@ -179,7 +184,8 @@ class OpenSpiel(Game):
         return legal
 
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ended, value = states[:, 0] >= self.max_plies, np.zeros(len(states), np.float32)
+        ended = states[:, 0] >= self.max_plies
+        value = np.zeros(len(states), np.float32)
         for i, live in enumerate(self._each(states)):
             if live.is_terminal():
                 ended[i], value[i] = True, live.returns()[self._first] * self._scale
@@ -192,7 +198,8 @@ class OpenSpiel(Game):
 
     def planes(self, states: np.ndarray) -> np.ndarray:
         planes = np.empty((len(states), *self.planes_shape), np.float32)
-        observation, numbers = self._observation, self._observation.tensor.size
+        observation = self._observation
+        numbers = self._observation.tensor.size
         for row, live in zip(planes.reshape(len(states), -1), self._each(states)):
             second = live.current_player() == 1 - self._first
             observation.set_from(live, 1 - self._first if second else self._first)
@@ -250,7 +257,10 @@ class _Live:
     """OpenSpiel's states by their keys: at most `most` of those used last, in two halves, the older of which goes."""
 
     def __init__(self, replay: Callable[[bytes], Any], most: int):
-        self._replay, self._half, self._new, self._old = replay, max(most // 2, 1), {}, {}
+        self._replay = replay
+        self._half = max(most // 2, 1)
+        self._new = {}
+        self._old = {}
 
     def __getitem__(self, key: bytes) -> Any:
         live = self._new.get(key)
@@ -263,7 +273,8 @@ class _Live:
 
     def add(self, key: bytes, live: Any) -> None:
         if len(self._new) >= self._half:
-            self._old, self._new = self._new, {}
+            self._old = self._new
+            self._new = {}
         self._new[key] = live
 
 
@@ -277,7 +288,8 @@ def _board_shape(shape):
         return tuple(shape)
     if len(shape) == 1:
         return (shape[0], 1, 1)
-    channels, cells = shape[0], int(np.prod(shape[1:]))
+    channels = shape[0]
+    cells = int(np.prod(shape[1:]))
     side = round(cells**0.5)
     return (channels, side, side) if side * side == cells else (channels, 1, cells)
 
@@ -322,16 +334,20 @@ def _chosen(name, key, value, names):
 
 def _state_bytes(game):
     """Return the memory of one state in bytes, measured on copies of one in the middle of a game; at least 1 KiB."""
-    live, rng = game.new_initial_state(), np.random.default_rng(0)
+    live = game.new_initial_state()
+    rng = np.random.default_rng(0)
     for _ in range(40):
         after = live.child(int(rng.choice(live.legal_actions())))
         if after.is_terminal():
             break
         live = after
-    process, copies, grown = psutil.Process(), [], 0
+    process = psutil.Process()
+    copies = []
+    grown = 0
     # The first copies go where memory was freed before, so that this process does not grow.
     while grown < SAMPLES_BYTES and len(copies) < SAMPLES_MAX:
-        before, num = process.memory_info().rss, max(len(copies), 500)
+        before = process.memory_info().rss
+        num = max(len(copies), 500)
         copies += [live.clone() for _ in range(num)]
         grown = process.memory_info().rss - before
     return max(grown // num, 1024)

@@ -109,7 +109,8 @@ def _grid(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], s
         if any(matches := [row.fullmatch(line.rstrip()) for line in shown]):
             break
     signs: Signs = []
-    names, gap = [], False
+    names = []
+    gap = False
     for line, found in zip(shown, matches):
         if not found:
             gap = gap or not line.strip()
@@ -138,7 +139,8 @@ def _hexagons(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str
     if not places:
         return None
     at = [place for _, place in places]
-    left, width = min(at), (max(at) - min(at)) // 2 + 1
+    left = min(at)
+    width = (max(at) - min(at)) // 2 + 1
     if any((place - left) % 2 for place in at):
         return None
     table = [[places.get((r, left + 2 * c), " ") for c in range(width)] for r in range(len(found))]
@@ -152,7 +154,8 @@ def _fen(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], st
     board, _, pocket = board.partition("[")
     digits = re.compile(r"\d+")
     table = [re.findall(r"\+?\D", digits.sub(lambda found: "." * int(found[0]), row)) for row in board.split("/")]
-    height, width = len(table), len(table[0])
+    height = len(table)
+    width = len(table[0])
     is_shogi = form is FORMS["shogi"]
     columns = [str(width - c) for c in range(width)] if is_shogi else SMALL[:width]
     rows = list(SMALL[:height]) if is_shogi else [str(height - r) for r in range(height)]

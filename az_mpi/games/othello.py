@@ -25,13 +25,15 @@ class Rules(BitboardGame):
     def __init__(self, size: int = 8):
         if size not in SIZES or type(size) is not int:
             raise ValueError(f"size is {size!r}; allowed: {', '.join(map(str, SIZES))}")
-        cells, middle = size * size, size * (size // 2 - 1) + size // 2
+        cells = size * size
+        middle = size * (size // 2 - 1) + size // 2
         self._start = [1 << middle | 1 << middle + size - 1, 1 << middle - 1 | 1 << middle + size, 0]
         # The other four of the square's symmetries would exchange the colours of the first four stones.
         symmetries = np.array([turn for turn in dihedral(size, size) if turn[middle] in (middle, middle + size - 1)])
         super().__init__(size, size, symmetries)
         self.name = "othello" if size == 8 else f"othello(size={size})"
-        self.num_actions, self.state_size = cells + 1, 3
+        self.num_actions = cells + 1
+        self.state_size = 3
         self.max_plies = 2 * (cells - 4) - 1  # a stone each ply; between two stones at most one pass
         self.symmetry_actions = np.pad(symmetries, ((0, 0), (0, 1)), constant_values=cells)
         # For the kernels, of each direction: its step in bits, and the cells that have a neighbour there.
@@ -59,7 +61,8 @@ class Rules(BitboardGame):
 
     def ownership(self, states: np.ndarray, player: int) -> np.ndarray:
         planes = self.planes(states).view(np.int8)
-        own, other = planes[:, 0], planes[:, 1]
+        own = planes[:, 0]
+        other = planes[:, 1]
         return np.where(self.to_play(states)[:, None, None] == player, own - other, other - own)
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
@@ -97,7 +100,8 @@ def turned_by(stone: int, own: int, other: int, steps: np.ndarray, has_next: np.
     """Return the stones of `other` that turn when `own` puts a stone on the cell `stone`."""
     turned = np.uint64(0)
     for d in range(8):
-        line, run = np.uint64(0), _next(stone, d, steps, has_next)
+        line = np.uint64(0)
+        run = _next(stone, d, steps, has_next)
         while run & other:
             line |= run
             run = _next(run, d, steps, has_next)
@@ -110,11 +114,13 @@ def turned_by(stone: int, own: int, other: int, steps: np.ndarray, has_next: np.
 def _play(states, actions, cells, steps, has_next):
     after = np.empty_like(states)
     for b in range(len(states)):
-        own, other = states[b, 0], states[b, 1]
+        own = states[b, 0]
+        other = states[b, 1]
         if actions[b] < cells:
             stone = _ONE << np.uint64(actions[b])
             turned = turned_by(stone, own, other, steps, has_next)
-            own, other = own | stone | turned, other & ~turned
+            own = own | stone | turned
+            other = other & ~turned
         after[b, 0], after[b, 1], after[b, 2] = other, own, states[b, 2] ^ _ONE
     return after
 
@@ -132,9 +138,11 @@ def _legal(states, cells, steps, has_next):
 
 @njit(cache=True, nogil=True)
 def _terminal(states, cells, steps, has_next):
-    ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+    ended = np.zeros(len(states), np.bool_)
+    value = np.zeros(len(states), np.float32)
     for b in range(len(states)):
-        own, other = states[b, 0], states[b, 1]
+        own = states[b, 0]
+        other = states[b, 1]
         if moves_of(own, other, cells, steps, has_next) or moves_of(other, own, cells, steps, has_next):
             continue
         lead = 0

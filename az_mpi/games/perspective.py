@@ -28,7 +28,12 @@ class Seen:
     """What random games show: which numbers of a state say who is to move, and how games end."""
 
     def __init__(self) -> None:
-        self._low, self._high, self._ends, self._last, self.num, self.plies = {}, {}, [], [], 0, 0
+        self._low = {}
+        self._high = {}
+        self._ends = []
+        self._last = []
+        self.num = 0
+        self.plies = 0
 
     def add(self, states: np.ndarray, mover: np.ndarray, ended: np.ndarray, last: np.ndarray) -> None:
         """Take the states of one ply of many games, [n, S], who is to move there, [n], whether they are ends, bool [n],
@@ -55,12 +60,14 @@ class Seen:
         """Return the numbers of a state that are one where player 0 is to move, and another one for player 1."""
         if len(self._low) < 2:
             return np.zeros(0, np.int64)
-        low, high = self._low, self._high
+        low = self._low
+        high = self._high
         return np.flatnonzero((low[0] == high[0]) & (low[1] == high[1]) & (low[0] != low[1]))
 
     def with_other_mover(self, states: np.ndarray, mover: np.ndarray) -> np.ndarray:
         """Return the states, [n, S], with the other player in the columns that say who is to move."""
-        other, columns = states.copy(), self.columns()
+        other = states.copy()
+        columns = self.columns()
         other[:, columns] = np.where(mover[:, None] == 0, self._low[1][columns], self._low[0][columns])
         return other
 
@@ -76,11 +83,17 @@ class Ends:
     """
 
     def __init__(self, game: Game, seen: Seen, rng: np.random.Generator):
-        states, earlier = game.initial(int(np.clip(POSITIONS * seen.num / seen.plies, GAMES_MIN, GAMES))), []
-        state_changes, plane_changes, corners = _Changes(_bits), _Changes(_cells), Seen()
-        uniform, last = np.full(game.planes_shape[0], game.planes_shape[1:] != (1, 1)), np.full(len(states), -1)
+        states = game.initial(int(np.clip(POSITIONS * seen.num / seen.plies, GAMES_MIN, GAMES)))
+        earlier = []
+        state_changes = _Changes(_bits)
+        plane_changes = _Changes(_cells)
+        corners = Seen()
+        uniform = np.full(game.planes_shape[0], game.planes_shape[1:] != (1, 1))
+        last = np.full(len(states), -1)
         for _ in range(game.max_plies + 1):
-            mover, planes, ended = game.to_play(states), game.planes(states), game.terminal(states)[0]
+            mover = game.to_play(states)
+            planes = game.planes(states)
+            ended = game.terminal(states)[0]
             seen.add(states, mover, ended, last)
             corners.add(planes[:, :, 0, 0], mover, ended, last)
             uniform &= (planes == planes[:, :, :1, :1]).all(axis=(0, 2, 3))
@@ -94,13 +107,16 @@ class Ends:
             last = mover[live]
             earlier = [tuple(part[live] for part in ply) for ply in plies[-2:]]
             states = game.play(states[live], random_actions(game.legal(states[live]), rng.random(int(live.sum()))))
-        self.states, self.last = seen.ends, seen.last
+        self.states = seen.ends
+        self.last = seen.last
         self.movers, self.values = game.to_play(self.states), game.terminal(self.states)[1]
-        self.planes, self.twice = game.planes(self.states), state_changes.twice
+        self.planes = game.planes(self.states)
+        self.twice = state_changes.twice
         other_columns = np.ones(game.state_size, bool)
         other_columns[seen.columns()] = False
         uniform[corners.columns()] = True  # of one cell each
-        self.state_view, self.planes_view = state_changes.view(other_columns), plane_changes.view(~uniform)
+        self.state_view = state_changes.view(other_columns)
+        self.planes_view = plane_changes.view(~uniform)
         self.rows, self.turned = self._turned(game, seen)
 
     def _turned(self, game, seen):
@@ -126,13 +142,14 @@ class Ends:
 class _Changes:
     """How many numbers of each part of a position change when the other player is to move, and when the same one is.
 
-    Where the players move in turns, what changes in one ply is compared with what changes in two, after which the same
-    player moves again: it is less if parts turn over. Else plies after which the mover is another one are compared with
-    those after which it is not.
+    Where the players move alternately, what changes in one ply is compared with what changes in two, after which the
+    same player moves again: it is less if parts turn over. Else plies after which the mover is another one are compared
+    with those after which it is not.
     """
 
     def __init__(self, count) -> None:
-        self._count, self.twice = count, False
+        self._count = count
+        self.twice = False
         self._sums = {name: 0.0 for name in ("ply", "two plies", "other", "same")}
         self._nums = dict.fromkeys(self._sums, 0)
 
@@ -184,7 +201,8 @@ def check(game: Game, seen: Seen, rng: np.random.Generator) -> list[str]:
     ends = Ends(game, seen, rng)
     pair = _alike(game, ends)
     if ends.both_win() and _asks_for_mover(game, ends) is not True:
-        one_player, across = _asks_for_mover(game, ends) is False, _agreement(ends)
+        one_player = _asks_for_mover(game, ends) is False
+        across = _agreement(ends)
         if one_player and across == -1:
             raise AssertionError(_one_player(game, ends))
         alike = ends.planes_view == MOVER and pair is not None
@@ -252,7 +270,8 @@ def _agreement(ends):
 
 def _correlation(numbers, values, known, asked):
     """Return the correlation of values with what a ridge regression on the rows `known` says of the rows `asked`."""
-    mean, scale = numbers[known].mean(axis=0), numbers[known].std(axis=0)
+    mean = numbers[known].mean(axis=0)
+    scale = numbers[known].std(axis=0)
     used = scale > 0
     if not used.any() or not np.ptp(values[known]) or not np.ptp(values[asked]):
         return 0.0
@@ -265,7 +284,8 @@ def _correlation(numbers, values, known, asked):
 
 def _described(game, state):
     """Return an end with what `to_play` and `terminal` say of it, in lines."""
-    player, value = int(game.to_play(state[None])[0]), float(game.terminal(state[None])[1][0])
+    player = int(game.to_play(state[None])[0])
+    value = float(game.terminal(state[None])[1][0])
     winner = player if value > 0 else 1 - player
     means = f"so player {winner} has won" if value else "a draw"
     return f"    to_play {player}, value {value:+g}:\n    {means}\n{drawn(game, state)}"

@@ -21,7 +21,7 @@ def drawn(game: Game, state: np.ndarray) -> str:
         lines = text.splitlines() if isinstance(text, str) else []
     except Exception:
         lines = []
-    more = f", ... ({len(state)} numbers)" * (len(state) > NUMBERS_MAX)
+    more = f", ... ({len(state)} numbers)" if len(state) > NUMBERS_MAX else ""
     numbers = ", ".join(map(str, state[:NUMBERS_MAX].tolist()))
     return "\n".join(INDENT + line for line in (lines if text_in(lines) else [f"[{numbers}{more}]"]))
 
@@ -53,12 +53,14 @@ def expect(fits: Any, told: str, game: Game, states: np.ndarray, got: Callable[[
     if len(wrong):
         row = min(int(wrong[0]), len(states) - 1)
         came = got if isinstance(got, str) else got(row)
-        raise AssertionError(told + f"\n  {came}" * bool(came) + f"\n{in_state(game, states[row])}")
+        lines = [told, f"  {came}"] if came else [told]
+        raise AssertionError("\n".join([*lines, in_state(game, states[row])]))
 
 
 def side_by_side(left: str, right: str) -> str:
     """Return two drawings of several lines beside each other; below each other where they are wide."""
-    left_lines, right_lines = left.splitlines(), right.splitlines()
+    left_lines = left.splitlines()
+    right_lines = right.splitlines()
     width = max(map(len, left_lines), default=0)
     if width + max(map(len, right_lines), default=0) > 110:
         return f"{left}\n{right}"

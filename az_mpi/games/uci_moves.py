@@ -43,7 +43,8 @@ class ChessMoves(Moves):
 
     def __init__(self, game: OpenSpiel):
         super().__init__(game)
-        self.variant, self.variants = "chess", ("chess",)
+        self.variant = "chess"
+        self.variants = ("chess",)
         self.start_fen = game.live(game.initial(1)[0]).board().to_fen()
 
     def word(self, state: np.ndarray, action: int) -> str:

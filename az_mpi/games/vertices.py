@@ -19,12 +19,15 @@ class Vertices:
     """
 
     def __init__(self, game: Game):
-        self.game, start = game, game.initial(1)[0]
-        board, words = game.board(start), legal_words(game, start)
-        letters = {column: LETTERS[k] for k, column in enumerate(board.columns[: len(LETTERS)])} if board else {}
-        cells = {column + row: letter + row for column, letter in letters.items() for row in board.rows}
+        self.game = game
+        start = game.initial(1)[0]
+        words = legal_words(game, start)
+        board = game.board(start)
+        columns, rows = (board.columns, board.rows) if board else ((), ())
+        letters = {column: LETTERS[k] for k, column in enumerate(columns[: len(LETTERS)])}
+        cells = {column + row: letter + row for column, letter in letters.items() for row in rows}
         self._by_column = bool(letters) and all(word in letters for word in words)
-        is_upwards = bool(cells) and board.rows[-1] == "1" and any(word in cells for word in words)
+        is_upwards = bool(cells) and rows[-1] == "1" and any(word in cells for word in words)
         self._names = letters if self._by_column else cells if is_upwards else {}
         # Of the columns, for a drawing of the board; None: as the game names them.
         self.columns = tuple(letters.values()) if self._names else None
@@ -32,8 +35,8 @@ class Vertices:
     def of(self, state: np.ndarray, action: int) -> str:
         """Return the vertex of a legal action in a position, [S]."""
         word = self.game.action_to_text(state, action)
-        if self._by_column:
-            board = self.game.board(state)
+        board = self.game.board(state) if self._by_column else None
+        if board:
             num_pieces = (board.players[:, board.columns.index(word)] >= 0).sum()
             return f"{self._names[word]}{num_pieces + 1}"
         return SWAP_PIECES if word == SWAP else self._names.get(word, word)

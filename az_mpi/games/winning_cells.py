@@ -41,7 +41,8 @@ def _down(own):
                 path.append(cell)
             return path
         for down, right in HEX_NEIGHBOURS:
-            r, c = cell[0] + down, cell[1] + right
+            r = cell[0] + down
+            c = cell[1] + right
             if 0 <= r < own.shape[0] and 0 <= c < own.shape[1] and own[r, c] and (r, c) not in came_from:
                 came_from[r, c] = cell
                 queue.append((r, c))

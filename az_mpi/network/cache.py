@@ -49,11 +49,9 @@ ENTRY_BYTES, FEW = KEY.itemsize + ENTRY.itemsize + OLDEST.itemsize / WAYS, 4
 
 def network_evaluator(game: Game, engine: "Engine", settings: "schema.Network") -> Evaluator:
     """Return the network in an engine, with the cache that `settings`, `config.network`, asks for."""
-    return (
-        CachedEvaluator(game, engine, settings.cache_bytes)
-        if settings.cache_bytes
-        else (NetworkEvaluator(game, engine))
-    )
+    if settings.cache_bytes:
+        return CachedEvaluator(game, engine, settings.cache_bytes)
+    return NetworkEvaluator(game, engine)
 
 
 def table_of(
@@ -70,7 +68,8 @@ def table_of(
     sets, logits = _sizes(num_bytes, num_actions, parts)
     if memory is None:
         memory = np.zeros(table_bytes(num_bytes, num_actions, parts), np.uint8)
-    arrays, at = [], 0
+    arrays = []
+    at = 0
     # Those whose numbers must be aligned come first.
     for num, dtype in [(sets * WAYS, KEY), (sets * WAYS, ENTRY), (logits, LOGIT), (sets, OLDEST)]:
         arrays.append(memory[at : at + num * dtype.itemsize].view(dtype))
@@ -101,7 +100,9 @@ class CachedEvaluator(Evaluator):
     describe = ""
 
     def __init__(self, game: Game, engine: "Engine", num_bytes: int):
-        self.game, self.engine, self.in_background = game, engine, engine.in_background
+        self.game = game
+        self.engine = engine
+        self.in_background = engine.in_background
         self.num_bytes = num_bytes
         self._table = table_of(num_bytes, game.num_actions)
         self.num_positions = self.num_evaluations = 0
@@ -130,7 +131,8 @@ class CachedEvaluator(Evaluator):
         return counts
 
     def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
-        game, table = self.game, self._table
+        game = self.game
+        table = self._table
         keys, symmetry = game.canonical_key(states)
         keys = np.maximum(keys ^ self._weights, np.uint64(1))  # 0 marks an empty entry
         logits, value, row, missing = _look_up(table, keys, symmetry, game.symmetry_actions)
@@ -162,8 +164,11 @@ def _look_up(table, keys, symmetry, actions):
     The others get the evaluation of position missing[row]; equal keys get the same row.
     """
     n = len(keys)
-    logits, value = np.zeros((n, actions.shape[1]), np.uint32), np.zeros(n, np.uint32)
-    row, missing, count = np.full(n, -1, np.int64), np.empty(n, np.int64), 0
+    logits = np.zeros((n, actions.shape[1]), np.uint32)
+    value = np.zeros(n, np.uint32)
+    row = np.full(n, -1, np.int64)
+    missing = np.empty(n, np.int64)
+    count = 0
     num_places = 1
     while num_places < 2 * n:
         num_places *= 2
@@ -196,13 +201,15 @@ def _find(table, key):
 def _read(table, key, at, actions, logits, value):
     """Copy entry number `at` to logits [A] and value [1], turned by `actions`; return whether it is whole and that of
     this key. If not, what was copied is meaningless."""
-    first, num = table.entry[at].first, table.entry[at].num
+    first = table.entry[at].first
+    num = table.entry[at].num
     value[0] = table.entry[at].value
     if first < 0 or num < 0 or first + num > len(table.logit):
         return False
     checksum = _mix(key, value[0])
     for k in range(first, first + num):
-        action, logit = np.int64(table.logit[k].action), table.logit[k].logit
+        action = np.int64(table.logit[k].action)
+        logit = table.logit[k].logit
         checksum = _mix(checksum, (np.uint64(action) << np.uint64(32)) | np.uint64(logit))
         logits[actions[min(action, len(actions) - 1)]] = logit
     return checksum == table.entry[at].checksum
@@ -232,7 +239,8 @@ def _store(table, keys, legal, new_logits, new_value):
     for r in range(len(keys)):
         if k + np.int64(legal[r].sum()) > end:
             k = begin
-        first, checksum = k, _mix(keys[r], new_value[r])
+        first = k
+        checksum = _mix(keys[r], new_value[r])
         for a in range(legal.shape[1]):
             if legal[r, a]:
                 table.logit[k].action, table.logit[k].logit = a, new_logits[r, a]

@@ -60,7 +60,8 @@ class NetworkEvaluator(Evaluator):
     describe = ""
 
     def __init__(self, game: Game, engine: "Engine"):
-        self.game, self.engine = game, engine
+        self.game = game
+        self.engine = engine
         self.in_background = engine.in_background
 
     def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
@@ -103,10 +104,12 @@ class RolloutEvaluator(Evaluator):
         self.rng = np.random.default_rng(seed)
 
     def __call__(self, states: np.ndarray) -> Evaluation:
-        game, n = self.game, len(states)
+        game = self.game
+        n = len(states)
         value = np.zeros(n, np.float32)
         player = game.to_play(states)
-        rows, states = np.arange(n), states.copy()
+        rows = np.arange(n)
+        states = states.copy()
         for _ in range(game.max_plies):
             if not len(rows):
                 break
@@ -117,5 +120,6 @@ class RolloutEvaluator(Evaluator):
             ended, result = game.terminal(states)
             same = game.to_play(states[ended]) == player[rows[ended]]
             value[rows[ended]] = np.where(same, result[ended], -result[ended])
-            rows, states = rows[~ended], states[~ended]
+            rows = rows[~ended]
+            states = states[~ended]
         return np.zeros((n, game.num_actions), np.float32), value

@@ -34,7 +34,8 @@ def operations(network: torch.nn.Module) -> tuple[list[Operation], dict[str, str
 
     Raises ValueError for an operation that OPERATIONS lacks, which a user's own block or head may have. The text names
     it and says where it is."""
-    made, outputs = [], {}
+    made = []
+    outputs = {}
     for node in _traced(network).nodes:
         if node.op == "output":
             outputs = {name: _output(name, result) for name, result in node.args[0].items()}
@@ -91,7 +92,7 @@ def _operation(node, network):
             raise ValueError("it takes a constant")
         return Operation(kind, _name(node), [_name(one) for one in inputs], settings, {})
     except (TypeError, ValueError) as error:  # TypeError: other arguments than `read` has
-        told = f" ({error})" * isinstance(error, ValueError)
+        told = f" ({error})" if isinstance(error, ValueError) else ""
         raise ValueError(f"{where} is used in another way than a file can have: {how}{told}") from error
 
 
@@ -102,7 +103,8 @@ def allowed() -> str:
 
 def needed(made: list[Operation], results: set[str]) -> list[Operation]:
     """Return the operations that these results need, in order."""
-    found, wanted = [], set(results)
+    found = []
+    wanted = set(results)
     for operation in reversed(made):
         if operation.output in wanted:
             found.append(operation)

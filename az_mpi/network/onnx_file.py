@@ -93,9 +93,12 @@ def dict_of(message: bytes) -> dict[int, list[Any]]:
 
 def _node(operation, rename):
     """Return the ONNX node of an operation."""
-    kind, settings, inputs = operation.kind, dict(operation.settings), list(operation.inputs)
+    kind = operation.kind
+    settings = dict(operation.settings)
+    inputs = list(operation.inputs)
     if kind == "squeeze":
-        settings, inputs = {}, [*inputs, _axes_of(operation)]
+        settings = {}
+        inputs = [*inputs, _axes_of(operation)]
     elif kind == "Conv2d":
         settings = {"strides": settings["strides"], "pads": 2 * settings["padding"], "dilations": settings["dilation"]}
     elif kind == "Linear":
@@ -152,14 +155,16 @@ def _read_varint(message, at):
     while True:
         byte = message[at]
         number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        at = at + 1
+        shift = shift + 7
         if byte < 0x80:
             return number, at
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Yield (number, value) of a message's fields: numbers as int, the others as bytes. Raises ValueError."""
-    view, at = memoryview(message), 0
+    view = memoryview(message)
+    at = 0
     while at < len(view):
         key, at = _read_varint(view, at)
         if key & 7 == VARINT:

@@ -19,7 +19,8 @@ class Clock:
     moves 0 with a period_s: no limit, as GTP has it)."""
 
     def __init__(self, main_s: float, period_s: float, moves: int):
-        self.period_s, self.moves = period_s, moves
+        self.period_s = period_s
+        self.moves = moves
         self.unlimited = moves == 0 and (period_s > 0 or main_s == 0)
         self.left_s, self.moves_left = main_s, 0  # moves_left 0: main time
         if main_s == 0:
@@ -27,7 +28,9 @@ class Clock:
 
     def set_left(self, left_s: float, moves_left: int) -> None:
         """Correct the clock: left_s for the next `moves_left` moves; 0: of main time."""
-        self.unlimited, self.left_s, self.moves_left = False, max(left_s, 0.0), moves_left
+        self.unlimited = False
+        self.left_s = max(left_s, 0.0)
+        self.moves_left = moves_left
 
     def budget_s(self, moves_to_go: int) -> float:
         """Return the seconds to think about the next move. moves_to_go: how many moves main time should last."""

@@ -65,7 +65,9 @@ class LoadedPlayer:
     evaluator: what a search asks for evaluations, without a cache; None: the network in the engine."""
 
     def __init__(self, game: Game, engine: Engine, settings: schema.Search, evaluator: Evaluator | None = None):
-        self.game, self.engine, self.settings = game, engine, settings
+        self.game = game
+        self.engine = engine
+        self.settings = settings
         self.evaluator = evaluator or NetworkEvaluator(game, engine)
 
     def with_evaluator(self, evaluate: Callable[[np.ndarray], Evaluation]) -> "LoadedPlayer":
@@ -84,7 +86,8 @@ class LoadedPlayer:
         states = self._checked(state, (self.game.state_size,), "one state")[None]
         if self.game.terminal(states)[0][0]:
             raise ValueError("the game is over in this position")
-        search, slots = self.new_search(simulations or self.settings.simulations), np.arange(1)
+        search = self.new_search(simulations or self.settings.simulations)
+        slots = np.arange(1)
         search.reset(slots, states, np.zeros(1, np.uint64))
         search.run(slots)
         policy, (_, actions, shares) = np.zeros(self.game.num_actions, np.float32), search.policy(slots)
@@ -109,7 +112,8 @@ class LoadedPlayer:
     def leaves_at_once(self) -> int:
         """Measure and return how many leaves of one tree are to be searched at once: as many as keep the engine at FAST
         of its speed if EVALUATED of them reach it. A batch takes no more than BATCH_S."""
-        states, rates = self.game.initial(BATCH_MAX), {}
+        states = self.game.initial(BATCH_MAX)
+        rates = {}
         self.engine.prepare(BATCH_MAX)
         for num in (2**k for k in range(BATCH_MAX.bit_length())):
             took = []
@@ -164,7 +168,8 @@ class _Checked(Evaluator):
     """An evaluator of a user's own, whose results are checked, since compiled code reads them."""
 
     def __init__(self, game: Game, evaluate: Callable[[np.ndarray], Evaluation]):
-        self.game, self._evaluate = game, evaluate
+        self.game = game
+        self._evaluate = evaluate
 
     def __call__(self, states: np.ndarray) -> Evaluation:
         try:

@@ -18,7 +18,8 @@ EXPORTED = (".onnx", ".safetensors")  # files that `export` writes and `load_pla
 def zoo_file(path: str | Path) -> Path | None:
     """Return the file of a network that comes with az_mpi: for "zoo:connect4", and for "connect4" where there is
     nothing of that name; None for any other path. Raises Refusal if the zoo has no such network."""
-    name, is_zoo = str(path).removeprefix("zoo:"), str(path).startswith("zoo:")
+    name = str(path).removeprefix("zoo:")
+    is_zoo = str(path).startswith("zoo:")
     file = ZOO / f"{name}.safetensors"
     if (is_zoo or not os.path.lexists(path)) and name in zoo_names():
         return file
@@ -65,7 +66,7 @@ def find_network(run: Path, name: str) -> Path:
     path = {"newest": run, "best": max(best, default=None)}.get(name, named.get(name.removesuffix(".safetensors")))
     if path is None:
         run_of(run)
-        there = ["newest", *["best"] * bool(best), *sorted(named)]
+        there = ["newest", *(["best"] if best else []), *sorted(named)]
         raise Refusal(f"{run} has no network {escape(name)}\n  there are: {', '.join(there)}")
     return path
 

@@ -1,4 +1,4 @@
-"""One game in progress, and the search that thinks about it: what every way of playing here shares."""
+"""One game in progress with its search. All ways to play share it: terminal, web page, GTP and UCI."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from az_mpi.search.tree import EDGE, NODE
 
 TREE_BYTES = 2**29  # a search ends when its tree is as large as this
 SIMULATIONS_MAX = 1_000_000
-RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for what is no simulation
+RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for all work besides simulations
 # The longest wait for a core so far counts as a reserve. It shrinks with each move, and takes at most STALL_MAX of the
 # time.
 STALL_KEPT, STALL_MAX = 0.98, 0.5
@@ -25,27 +25,31 @@ _SLOT = np.arange(1)
 
 
 def ready_session(player: LoadedPlayer) -> "Session":
-    """Return a new game for a player that thinks as fast as it can here, and does not wait in its first moves."""
+    """Return a new game for a player that searches as fast as it can on this machine; its first moves wait for no
+    compiler."""
     session = Session(player, player.leaves_at_once(), CACHE_BYTES)
     session.warm_up()
     return session
 
 
 class Session:
-    """A game in progress. Its search tree stays between moves: what was thought about the moves that were played
-    counts. Not for several threads at once.
+    """A game in progress. Its search tree stays between moves: simulations that went through the moves that were played
+    still count. Only one thread at a time may use a session.
 
     leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in."""
 
     def __init__(self, player: LoadedPlayer, leaves_max: int = 1, cache_bytes: int = 0):
-        self.player, self.game = player, player.game
+        self.player = player
+        self.game = player.game
         self.actions: list[int] = []  # that were played
         # From the one where the game began to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
         self._room = self._simulations_max()
         self._leaves_max = leaves_max
         self._search = player.new_search(self._room, cache_bytes)
-        self._slowest_s, self._stall_s, self._plies = 0.0, 0.0, 0
+        self._slowest_s = 0.0
+        self._stall_s = 0.0
+        self._plies = 0
         self.restart()
 
     def _simulations_max(self):
@@ -89,10 +93,10 @@ class Session:
 
     @property
     def result(self) -> float | None:
-        """The result for the player who began, in [-1, 1]; None while the game goes on."""
-        ended, value = self.game.terminal(self.state[None])
-        if not ended[0]:  # a game that is too long by its own rules, which do not end it, is a draw
-            return 0.0 if len(self.actions) >= self.game.max_plies else None
+        """The result for the player who began, in [-1, 1]; None while the game is not over."""
+        ended, value = self.game.terminal_at(self.state[None], len(self.actions))
+        if not ended[0]:
+            return None
         return float(-value[0] if self.to_play else value[0]) + 0.0  # no -0.0
 
     def drawing(self, columns: tuple[str, ...] | None = None) -> str:
@@ -124,7 +128,7 @@ class Session:
         self.actions.append(int(action))
 
     def forget(self) -> None:
-        """Drop what was thought about the position."""
+        """Drop the search tree of the position."""
         self._new_tree()
 
     def undo(self, plies: int = 1) -> None:
@@ -155,25 +159,27 @@ class Session:
         end = time.monotonic() + limit.seconds - self._reserve_s(limit.seconds)
         self._follow()
         self._search.target[:] = limit.simulations or self.player.settings.simulations  # Gumbel search plans with it
-        now, stepped = time.monotonic(), False
         self._slowest_s /= 2  # of the search before: the first simulation of this one is rarely slower
-        while not self._search.trees.exact[0, 0]:
-            if self._simulations() >= LEAST and (
-                limit.simulations
-                and self._simulations() >= limit.simulations
-                or limit.seconds
-                and now + max(2 * self._slowest_s, self._stall_s) >= end
-                or self._is_full()
-                or stepped
-                and stop()
-            ):
-                break
+        now = time.monotonic()
+        stepped = False
+
+        def enough():
+            num = self._simulations()
+            if num < LEAST:
+                return False
+            all_run = limit.simulations and num >= limit.simulations
+            too_late = limit.seconds and now + max(2 * self._slowest_s, self._stall_s) >= end
+            return all_run or too_late or self._is_full() or (stepped and stop())
+
+        while not self._search.trees.exact[0, 0] and not enough():
             worked = time.process_time()
             self._search.step_several(0, self._leaves(limit))
             stepped = True  # so a slice of time that is over before it begins makes progress too
-            before, now = now, time.monotonic()
+            before = now
+            now = time.monotonic()
+            waited = now - before - (time.process_time() - worked)  # for a core
             self._slowest_s = max(self._slowest_s, now - before)
-            self._stall_s = max(self._stall_s, now - before - (time.process_time() - worked))
+            self._stall_s = max(self._stall_s, waited)
 
     def _reserve_s(self, seconds):
         """Return how many of the `seconds` for a move are kept in reserve. Call it once a move: it also shortens the
@@ -189,7 +195,7 @@ class Session:
 
     @property
     def value(self) -> float:
-        """What the search says of the position, in [-1, 1] for the player to move; 0 before it has begun."""
+        """The value that the search gives the position, in [-1, 1] for the player to move; 0 before a search."""
         self._follow()
         return float(self._search.value(_SLOT)[0])
 
@@ -198,7 +204,7 @@ class Session:
         return int(self._search.choose(_SLOT, np.zeros(1))[0])
 
     def moves(self) -> list[RootMove]:
-        """Return what the search says of each legal move, best first; nothing before it has begun."""
+        """Return what the search found about each legal move, best first; an empty list before a search."""
         self._follow()
         return root_moves(self._search, 0)
 

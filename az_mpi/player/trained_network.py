@@ -54,7 +54,8 @@ class TrainedNetwork(NamedTuple):
     def _names_of_actions(self):
         """Return the actions in the game's notation, as each of the two players writes them; None where there are
         many, or a library would have to be asked for illegal ones."""
-        game, name = self.game, parse(self.config.game)
+        game = self.game
+        name = parse(self.config.game)
         if game.num_actions > NAMED_MAX or ":" in name.attribute:
             return None
         first = game.initial(1)
@@ -72,7 +73,8 @@ def _text(game, state, action):
 def read(path: str | Path) -> TrainedNetwork:
     """Return the network at a path: a run's folder, for its newest checkpoint; a checkpoint, or a file of weights, in a
     run's folder; an ONNX or safetensors file that `export` wrote; or a name in the zoo. Raises Refusal."""
-    in_zoo, path = zoo_file(path), Path(path)
+    in_zoo = zoo_file(path)
+    path = Path(path)
     if in_zoo:
         return _of_file(in_zoo, checkpoint.from_bytes_with_about)
     if path.suffix == ".onnx":
@@ -91,7 +93,8 @@ def _of_file(path, read):
         tensors, about = read(files.read(path, files.DATA_BYTES_MAX))
         if "config" not in about:
             raise ValueError("it does not say which game it is for")
-        data, iteration = json.loads(about["config"]), int(about["iteration"])
+        data = json.loads(about["config"])
+        iteration = int(about["iteration"])
     except (OSError, ValueError, KeyError) as error:
         raise not_exported(path, error) from error
     config = configuration.validate(data, f"the configuration in {path}", folders=[path.parent, Path.cwd()])

@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.search import improved, puct, root, simulation, streams, tree
+from az_mpi.search import improved, puct, puct_rule, root, simulation, streams, tree
 
 WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
 LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
@@ -37,7 +37,7 @@ CONSIDERED = np.dtype([("gumbel", "f8"), ("log_prior", "f8"), ("edge", "i4"), ("
 class Rule(NamedTuple):
     """How Gumbel search chooses among a node's edges. round ROUND [B], considered CONSIDERED [B, m], target int32 [B],
     streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn. A tree whose root has
-    more than `wide` edges is searched by PUCT, with `exploration` and `reduction` as in `puct.Rule`."""
+    more than `wide` edges is searched by PUCT, with `exploration` and `reduction` as in `puct_rule.Rule`."""
 
     c_visit: float
     c_scale: float
@@ -55,13 +55,14 @@ class Search(puct.Search):
     """Gumbel search. noise: draw Gumbel numbers (self-play)."""
 
     def _make_rule(self):
-        settings, num_trees = self.settings, len(self.target)
+        settings = self.settings
+        num_trees = len(self.target)
         considered = np.zeros((num_trees, settings.gumbel_actions), CONSIDERED)
         return Rule(
             settings.gumbel_c_visit,
             settings.gumbel_c_scale,
             tree.MOST_ACTIONS,
-            puct.exploration_table(settings),
+            puct_rule.exploration_table(settings),
             settings.fpu_reduction,
             np.zeros(num_trees, ROUND),
             considered,
@@ -106,7 +107,7 @@ class Search(puct.Search):
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
-            puct.best_edge(trees, b, n, rule.exploration, rule.reduction)
+            puct_rule.best_edge(trees, b, n, rule.exploration, rule.reduction)
             if _is_wide(trees, b, rule)
             else _root_edge(trees, b, rule)
             if n == 0
@@ -126,8 +127,9 @@ def _logits(trees, b, rule):
     """Return log P(a) + s q(a) of each edge of the root, float64 [edges]; -inf if it is not `playable`. s:
     `improved.scale`."""
     n = np.int64(0)
-    first, logits = trees.node[b, n].first_edge, improved.completed(trees, b, n)
-    scale = improved.scale(trees, b, n, rule)
+    first = trees.node[b, n].first_edge
+    logits = improved.completed(trees, b, n)
+    scale = improved.scale(trees, b, n, rule.c_visit, rule.c_scale)
     for k in range(len(logits)):
         prior = max(trees.edge[b, first + k].edge_prior, improved.TINY)
         logits[k] = math.log(prior) + scale * logits[k] if root.playable(trees, b, n, first + k) else -np.inf
@@ -137,19 +139,25 @@ def _logits(trees, b, rule):
 @njit(cache=True, nogil=True)
 def _inner_edge(trees, b, n, rule):
     """Return the edge with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals (equation 14)."""
-    first, num, best, best_score = trees.node[b, n].first_edge, 0, np.int64(0), -np.inf
+    first = trees.node[b, n].first_edge
+    num = 0
+    best = np.int64(0)
+    best_score = -np.inf
     for e in range(first, first + trees.node[b, n].edge_count):
         num += trees.edge[b, e].edge_visits
         if trees.edge[b, e].edge_prior > best_score:
-            best, best_score = np.int64(e), trees.edge[b, e].edge_prior
+            best = np.int64(e)
+            best_score = trees.edge[b, e].edge_prior
     if num == 0:  # pi' is the prior; most descents end at such a node
         return best
-    policy, best_score = improved.completed(trees, b, n), -np.inf
-    improved.improve(trees, b, n, rule, policy)
+    policy = improved.completed(trees, b, n)
+    best_score = -np.inf
+    improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
     for k in range(len(policy)):
         score = policy[k] - trees.edge[b, first + k].edge_visits / (1 + num)
         if score > best_score and policy[k] > 0:
-            best, best_score = np.int64(first + k), score
+            best = np.int64(first + k)
+            best_score = score
     return best
 
 
@@ -163,7 +171,9 @@ def _prepare_for_gumbel(trees, b, rule):
 @njit(cache=True, nogil=True)
 def _prepare(trees, b, rule):
     """Begin a round if none is under way, or all actions of this one are proven losses."""
-    node, this, open_ones = trees.node[b, 0], rule.round[b], 0
+    node = trees.node[b, 0]
+    this = rule.round[b]
+    open_ones = 0
     if node.edge_count == 0 or node.exact or _is_wide(trees, b, rule):
         return
     for i in range(this.num):
@@ -175,16 +185,22 @@ def _prepare(trees, b, rule):
 @njit(cache=True, nogil=True)
 def _begin_round(trees, b, rule):
     """Draw the actions that a round considers, in the order of the edges."""
-    node, this, logits = trees.node[b, 0], rule.round[b], _logits(trees, b, rule)
-    numbers, chosen, num = np.zeros(len(logits)), np.zeros(len(logits), np.bool_), 0
+    node = trees.node[b, 0]
+    this = rule.round[b]
+    logits = _logits(trees, b, rule)
+    numbers = np.zeros(len(logits))
+    chosen = np.zeros(len(logits), np.bool_)
+    num = 0
     if rule.explores[b]:
         for k in range(len(logits)):
             numbers[k] = -math.log(-math.log(max(streams.uniform(rule.streams, b), 1e-300)))
     while num < rule.considered.shape[1]:
-        best, best_score = -1, -np.inf
+        best = -1
+        best_score = -np.inf
         for k in range(len(logits)):
             if not chosen[k] and numbers[k] + logits[k] > best_score:
-                best, best_score = k, numbers[k] + logits[k]
+                best = k
+                best_score = numbers[k] + logits[k]
         if best < 0:
             break
         chosen[best] = True
@@ -208,7 +224,9 @@ def level(num: int, length: int, k: int) -> int:
 
     Sequential halving: in a sweep each of the best `width` actions gets a visit. The width is num at first, and is
     halved until it is 2; each width gets an equal share of the simulations (Danihelka et al. 2022, section 3.3)."""
-    width, visits, halvings = num, 0, max(math.ceil(math.log2(num)), 1)
+    width = num
+    visits = 0
+    halvings = max(math.ceil(math.log2(num)), 1)
     while True:
         sweeps = max(length // (halvings * width), 1)
         if k < sweeps * width:
@@ -221,10 +239,11 @@ def level(num: int, length: int, k: int) -> int:
 @njit(cache=True, nogil=True)
 def _root_edge(trees, b, rule):
     """Return the root's edge that sequential halving visits next. Descents beyond the round's end, of several that were
-    begun together, go on with its sweeps."""
-    node, this = trees.node[b, 0], rule.round[b]
+    begun together, continue its sweeps."""
+    node = trees.node[b, 0]
+    this = rule.round[b]
     k = node.visits - 1 - this.begun
-    best = _best_considered(trees, b, rule, level(this.num, this.length, k))
+    best = _best_considered(trees, b, rule, level(this.num, this.length, k), 1.0)
     return np.int64(node.first_edge + rule.considered[b, best].edge)
 
 
@@ -236,36 +255,42 @@ def _visits(trees, b, rule, i):
 
 
 @njit(cache=True, nogil=True)
-def _best_considered(trees, b, rule, visits, temperature=1.0):
-    """Return which of the actions considered has the largest temperature * Gumbel number + log P + sigma(q), of those
-    with so many `visits` in the round if there are any; -1 if none is playable."""
+def _best_considered(trees, b, rule, visits, temperature):
+    """Return the index of the best of the actions considered; -1 if none is playable.
+
+    Actions with so many `visits` in the round come before all others. Of two such, or of two others, the better one has
+    the larger temperature * Gumbel number + log P + sigma(q); of equals it is the first."""
     n = np.int64(0)
-    first, scale, q = trees.node[b, n].first_edge, improved.scale(trees, b, n, rule), improved.completed(trees, b, n)
-    best, best_score, best_fits = -1, -np.inf, False
+    q = improved.completed(trees, b, n)
+    scale = improved.scale(trees, b, n, rule.c_visit, rule.c_scale)
+    best = -1
+    best_key = (False, -np.inf)
     for i in range(rule.round[b].num):
         considered = rule.considered[b, i]
-        score = temperature * considered.gumbel + considered.log_prior + scale * q[considered.edge]
-        fits = _visits(trees, b, rule, i) == visits
-        better = best < 0 or fits > best_fits or (fits == best_fits and score > best_score)
-        if better and root.playable(trees, b, n, first + considered.edge):
-            best, best_score, best_fits = i, score, fits
+        if root.playable(trees, b, n, trees.node[b, n].first_edge + considered.edge):
+            score = temperature * considered.gumbel + considered.log_prior + scale * q[considered.edge]
+            key = (_visits(trees, b, rule, i) == visits, score)
+            if best < 0 or key > best_key:
+                best = i
+                best_key = key
     return best
 
 
 @njit(cache=True, nogil=True)
 def _policy(trees, slots, rule):
-    """See `root.policy`."""
+    """Return what `puct_rule.policy` does, of the improved policy."""
     nums, actions, probabilities = root.policy_room(trees, slots)
     m = 0
     for i in range(len(slots)):
-        b, n = slots[i], np.int64(0)
+        b = slots[i]
+        n = np.int64(0)
         if trees.node[b, n].edge_count == 0:
             continue
         policy = improved.completed(trees, b, n)
         if _is_wide(trees, b, rule):
             policy[:] = root.counted(trees, b)
         else:
-            improved.improve(trees, b, n, rule, policy)
+            improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
             highest = policy.max()
             for k in range(len(policy)):
                 policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
@@ -278,7 +303,8 @@ def _policy(trees, slots, rule):
 def _value(trees, slots, rule):
     values = np.zeros(len(slots), np.float32)
     for i in range(len(slots)):
-        b, n = slots[i], np.int64(0)
+        b = slots[i]
+        n = np.int64(0)
         node = trees.node[b, n]
         if node.exact:
             values[i] = node.exact_value
@@ -287,7 +313,7 @@ def _value(trees, slots, rule):
         elif node.edge_count > 0:
             q = improved.completed(trees, b, n)
             policy = q.copy()
-            improved.improve(trees, b, n, rule, policy)
+            improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
             for k in range(len(q)):
                 values[i] += policy[k] * q[k]
     return values
@@ -297,7 +323,9 @@ def _value(trees, slots, rule):
 def _choose(trees, slots, rule, temperature):
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        b, first, most = slots[i], trees.node[slots[i], 0].first_edge, 0
+        b = slots[i]
+        first = trees.node[slots[i], 0].first_edge
+        most = 0
         if _is_wide(trees, b, rule):
             actions[i] = trees.edge[b, first + np.argmax(root.counted(trees, b))].edge_action
             continue

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numba import njit
 
 from az_mpi.search import root, tree
-
-if TYPE_CHECKING:
-    from az_mpi.search.gumbel import Rule
 
 TINY = 1e-30  # the least prior, so that its logarithm is finite
 
@@ -26,7 +22,10 @@ def completed(trees: tree.Trees, b: int, n: int) -> np.ndarray:
     where V is the evaluator's value of the node (equation 33 of the paper)."""
     node = trees.node[b, n]
     q = np.empty(node.edge_count)
-    own, num, priors, weighted = node.value_sum, 0, 0.0, 0.0
+    own = node.value_sum
+    num = 0
+    priors = 0.0
+    weighted = 0.0
     for k in range(node.edge_count):
         edge = trees.edge[b, node.first_edge + k]
         if edge.edge_visits > 0:
@@ -45,19 +44,23 @@ def completed(trees: tree.Trees, b: int, n: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def scale(trees: tree.Trees, b: int, n: int, rule: Rule) -> float:
+def scale(trees: tree.Trees, b: int, n: int, c_visit: float, c_scale: float) -> float:
     """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2. Where actions are
     compared, s q will do."""
-    node, most = trees.node[b, n], 0
+    node = trees.node[b, n]
+    most = 0
     for e in range(node.first_edge, node.first_edge + node.edge_count):
         most = max(most, trees.edge[b, e].edge_visits)
-    return (rule.c_visit + most) * rule.c_scale / 2
+    return (c_visit + most) * c_scale / 2
 
 
 @njit(cache=True, nogil=True)
-def improve(trees: tree.Trees, b: int, n: int, rule: Rule, q: np.ndarray) -> None:
+def improve(trees: tree.Trees, b: int, n: int, c_visit: float, c_scale: float, q: np.ndarray) -> None:
     """Replace q, float64 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1."""
-    first, factor, highest, total = trees.node[b, n].first_edge, scale(trees, b, n, rule), -np.inf, 0.0
+    first = trees.node[b, n].first_edge
+    factor = scale(trees, b, n, c_visit, c_scale)
+    highest = -np.inf
+    total = 0.0
     for k in range(len(q)):
         if not root.playable(trees, b, n, first + k):
             q[k] = -np.inf

@@ -8,37 +8,18 @@ searched further.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
-from numba.extending import overload
 
 from az_mpi.core.own_modules import fitting
-from az_mpi.search import root, simulation, streams, tree, wins
-from az_mpi.search.tree import NO_CHILD, WIN
+from az_mpi.search import puct_rule, root, simulation, streams, tree, wins
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
-
-LAST = 1e6  # -LAST, below any score, is the Q of a proven loss
-
-
-class Rule(NamedTuple):
-    """How PUCT chooses among a node's edges: `exploration_table`, the reduction of first-play urgency, the factor of
-    `root.forced_visits`, and the slots whose root explores, bool [B].
-
-    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `simulation.choose_edge`
-    and `simulation.prepare_root` do."""
-
-    exploration: np.ndarray
-    reduction: float
-    forced: float
-    explores: np.ndarray
 
 
 class Search:
@@ -52,13 +33,18 @@ class Search:
     def __init__(
         self, game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool, threads: int = 1
     ):
-        self.game, self.evaluate, self.settings, self.noise = game, evaluate, settings, noise
+        self.game = game
+        self.evaluate = evaluate
+        self.settings = settings
+        self.noise = noise
         # Each simulation adds at most one node to the root; carried nodes were counted when they were visited.
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
         self.target = np.full(num_trees, settings.simulations, np.int32)
         self.streams = np.zeros(num_trees, np.uint64)
-        self.explores, self._noise_due = np.zeros(num_trees, np.bool_), np.zeros(num_trees, np.bool_)
-        self.plays, self._wins = False, np.empty(0, np.int64)
+        self.explores = np.zeros(num_trees, np.bool_)
+        self._noise_due = np.zeros(num_trees, np.bool_)
+        self.plays = False
+        self._wins = np.empty(0, np.int64)
         self._rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
         self._noise = self._make_noise()
@@ -70,7 +56,8 @@ class Search:
 
     def _make_rule(self):
         settings = self.settings
-        return Rule(exploration_table(settings), settings.fpu_reduction, settings.forced_playouts, self.explores)
+        exploration = puct_rule.exploration_table(settings)
+        return puct_rule.Rule(exploration, settings.fpu_reduction, settings.forced_playouts, self.explores)
 
     def _make_noise(self):
         settings = self.settings
@@ -90,7 +77,7 @@ class Search:
 
     def adapt_to_play(self) -> None:
         """From now on search as play does, not self-play: each legal action of a new root is played by the rules, once.
-        One that wins at once is proven before the search goes on, and is chosen, however small its prior is."""
+        One that wins at once is proven before the search continues, and is chosen, however small its prior is."""
         self.plays, self._wins = True, np.full(len(self.target), wins.NO_WIN)
 
     def _look_for_wins(self, slots):
@@ -134,13 +121,13 @@ class Search:
         slots, nodes, actions, states, num_leaves = self._select(self.trees, slots, self._rule, self._noise)
         states[:num_leaves] = self.game.play(states[:num_leaves], actions[:num_leaves])
         plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
-        complete = self._evaluating(self._complete, (slots, nodes, actions), states, plies)
+        leaves = self._begin_evaluation(nodes, actions, states, plies)
 
-        def complete_and_look():
-            complete()
+        def complete():
+            self._complete_with_room(self._complete, slots, leaves())
             self._look_for_wins(slots[num_leaves:])  # new roots
 
-        return complete_and_look
+        return complete
 
     def step_several(self, slot: int, leaves_max: int) -> None:
         """Run up to `leaves_max` simulations in the tree of one slot, whose leaves are evaluated as one batch. The tree
@@ -152,28 +139,32 @@ class Search:
         if len(nodes):
             states = self.game.play(states, actions)
             plies = self.trees.tree["root_ply"][slot] + paths[:, 0]
-            self._evaluating(simulation.complete_several, (slot, nodes, actions, paths), states, plies)()
+            leaves = self._begin_evaluation(nodes, actions, states, plies)
+            self._complete_with_room(simulation.complete_several, slot, paths, leaves())
 
-    def _evaluating(self, kernel, simulations, states, plies):
-        """Begin to evaluate the leaves `states`; return a function that completes simulations with them by `kernel`.
-        plies: the moves before each leaf."""
+    def _begin_evaluation(self, nodes, actions, states, plies):
+        """Begin to evaluate the positions `states` that simulations led to; return a function that waits for that and
+        returns `simulation.Leaves`. plies: the moves before each position."""
         game = self.game
-        ended, value = self._terminal(states, plies)
+        ended, value = game.terminal_at(states, plies)
         live = ~ended
         live_states = states[live]
         evaluation = self.evaluate.begin(live_states) if len(live_states) else None
         legal, player = game.legal(live_states), game.to_play(states)
 
-        def complete():
+        def leaves():
             logits = np.empty(legal.shape, np.float32)
             if evaluation:  # `value` has the results of games that ended; these are the others
                 logits, value[live] = fitting(evaluation(), legal.shape, self.evaluate)
-            arguments = *simulations, states, player, ended, value, logits, legal, self._noise
-            if needed := kernel(self.trees, *arguments):  # no room for the new edges: nothing was changed
-                self.trees = tree.widened(self.trees, needed)
-                kernel(self.trees, *arguments)
+            return simulation.Leaves(nodes, actions, states, player, ended, value, logits, legal)
 
-        return complete
+        return leaves
+
+    def _complete_with_room(self, kernel, *simulations):
+        """Complete simulations by a kernel of simulation.py, in trees that have room for their edges."""
+        if needed := kernel(self.trees, *simulations, self._noise):  # no room: nothing was changed
+            self.trees = tree.widened(self.trees, needed)
+            kernel(self.trees, *simulations, self._noise)
 
     def run(self, slots: np.ndarray) -> None:
         """Simulate until every slot's search is complete."""
@@ -191,7 +182,7 @@ class Search:
         """Return the policy targets: (the number of actions of each root with a probability, int32 [n]; these actions,
         int32 [M], in order, root by root; their probabilities, float32 [M]).
 
-        A probability is the action's share of the visits that count, see `root.counts`. In self-play a fast search
+        A probability is the action's share of the visits that count, see `puct_rule.counts`. In self-play a fast search
         makes no target: none of its actions has a probability."""
         makes = self.explores[slots] if self.noise else np.ones(len(slots), np.bool_)
         nums = np.zeros(len(slots), np.int32)
@@ -199,7 +190,7 @@ class Search:
         return nums, actions, probabilities
 
     def _policy(self, slots):
-        return root.policy(self.trees, slots, self._rule)
+        return puct_rule.policy(self.trees, slots, self._rule)
 
     def surprise(self, slots: np.ndarray, targets: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         """Return how far the network's policy is from the policy targets of `policy`, float32 [n], see `root.surprise`.
@@ -215,7 +206,7 @@ class Search:
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
         temperature: float [n]."""
-        return self._wins_first(slots, root.choose(self.trees, slots, temperature, self.streams, self._rule))
+        return self._wins_first(slots, puct_rule.choose(self.trees, slots, temperature, self.streams, self._rule))
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""
@@ -225,82 +216,6 @@ class Search:
         self._start(slots[~kept], self.game.play(before[~kept], actions[~kept]))
         self._begin_search(slots)
 
-    def _terminal(self, states, plies):
-        """Return what `Game.terminal` does, with a draw for games that are not over after `max_plies` moves: the trees
-        have no room for longer ones. plies: the moves before each state."""
-        ended, value = self.game.terminal(states)
-        return ended | (plies >= self.game.max_plies), value
-
     def _start(self, slots, states):
-        ended, value = self._terminal(states, self.trees.tree["root_ply"][slots])
+        ended, value = self.game.terminal_at(states, self.trees.tree["root_ply"][slots])
         tree.reset(self.trees, slots, states, self.game.to_play(states), ended, value)
-
-
-def exploration_table(settings: schema.Search) -> np.ndarray:
-    """Return c(s) sqrt(N(s)) for each visit count N(s), float32 [simulations + 2].
-
-    c(s) = log((1 + N(s) + c_base) / c_base) + c_init. N(s) counts the node's own evaluation, so that the first choice
-    at a node follows the priors; the paper's sum over the children would make every term 0 there.
-    """
-    n = np.arange(settings.simulations + 2, dtype=np.float64)
-    rate = np.log((1.0 + n + settings.c_puct_base) / settings.c_puct_base) + settings.c_puct
-    return (rate * np.sqrt(n)).astype(np.float32)
-
-
-@njit(cache=True, nogil=True)
-def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_reduction: float) -> int:
-    """Return the edge with the highest Q(s, a) + c(s) P(s, a) sqrt(N(s)) / (1 + N(s, a)); the first of equals.
-
-    First-play urgency: an unvisited action counts as Q = V(s) - fpu_reduction sqrt(sum of the visited priors).
-    If the result behind an edge is known, Q is that result, and a loss comes after all other actions.
-    """
-    node = trees.node[b, n]
-    first, last = node.first_edge, node.first_edge + node.edge_count
-    visited = 0.0
-    for e in range(first, last):
-        if trees.edge[b, e].edge_child != NO_CHILD:  # a visit under way, of several, has no child yet
-            visited += trees.edge[b, e].edge_prior
-    unvisited_q = node.value_sum / node.visits - fpu_reduction * math.sqrt(visited)
-    scale = exploration[node.visits]
-    best, best_score = first, -np.inf
-    for e in range(first, last):
-        edge = trees.edge[b, e]
-        q, visits = unvisited_q, edge.edge_visits
-        if edge.edge_child != NO_CHILD:
-            q = edge.edge_value_sum / visits
-            known, value = tree.exact_edge(trees, b, n, e)
-            if known:
-                q = value if value > -WIN else -LAST
-        score = q + scale * edge.edge_prior / (1 + visits)
-        if score > best_score:
-            best, best_score = e, score
-    return best
-
-
-@overload(simulation.prepare_root)
-def _prepare_for_puct(trees, b, rule):
-    return (lambda trees, b, rule: None) if rule.instance_class is Rule else None
-
-
-@overload(simulation.choose_edge)
-def _choose_by_puct(trees, b, n, rule):
-    if rule.instance_class is Rule:
-        return lambda trees, b, n, rule: (
-            _exploring_edge(trees, b, n, rule)
-            if n == 0 and rule.explores[b]
-            else best_edge(trees, b, n, rule.exploration, rule.reduction)
-        )
-    return None
-
-
-@njit(cache=True, nogil=True)
-def _exploring_edge(trees, b, n, rule):
-    """Return the edge of a root that explores: the first that lacks forced visits, else the best, by first-play urgency
-    without a reduction."""
-    if rule.forced > 0:
-        num = trees.node[b, n].visits - 1
-        for e in range(trees.node[b, n].first_edge, trees.node[b, n].first_edge + trees.node[b, n].edge_count):
-            edge = trees.edge[b, e]
-            if 0 < edge.edge_visits < root.forced_visits(rule.forced, edge.edge_prior, num) and not edge.edge_exact:
-                return np.int64(e)
-    return best_edge(trees, b, n, rule.exploration, 0.0)

@@ -1,4 +1,4 @@
-"""What a search says about the moves at its root, for people and other programs."""
+"""What a search has found about the moves at its root, in a form for people and other programs."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,8 +30,10 @@ class RootMove(NamedTuple):
 def root_moves(search: "Search", b: int) -> list[RootMove]:
     """Return all moves at the root of tree b, best first: the first is the one that the search would play. The list is
     empty until the root has been evaluated."""
-    trees, slots = search.trees, np.array([b])
-    node, moves = trees.node[b, 0], []
+    trees = search.trees
+    slots = np.array([b])
+    node = trees.node[b, 0]
+    moves = []
     if not node["edge_count"]:
         return []
     _, actions, probabilities = search.policy(slots)
@@ -39,7 +41,8 @@ def root_moves(search: "Search", b: int) -> list[RootMove]:
     best = int(search.choose(slots, np.zeros(1))[0])
     for k in range(int(node["edge_count"])):
         edge = trees.edge[b, node["first_edge"] + k]
-        visits, child = int(edge["edge_visits"]), int(edge["edge_child"])
+        visits = int(edge["edge_visits"])
+        child = int(edge["edge_child"])
         value, exact = _value(trees, b, 0, edge)
         below = [] if child == NO_CHILD else _variation(trees, b, child)
         action = int(edge["edge_action"])

@@ -1,4 +1,4 @@
-"""Kernels for the roots of trees: noise before a search; the policy and the choice of a move after it.
+"""Kernels for the roots of trees that all searches share: noise before a search, what counts after it, the next root.
 
 Shapes: n slots, M actions of all slots together.
 """
@@ -6,16 +6,13 @@ Shapes: n slots, M actions of all slots together.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from az_mpi.search import streams, tree
 from az_mpi.search.tree import NO_CHILD, WIN
-
-if TYPE_CHECKING:
-    from az_mpi.search.puct import Rule
 
 
 class Noise(NamedTuple):
@@ -34,9 +31,11 @@ class Noise(NamedTuple):
 def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
     """P(root, a) <- (1 - fraction) P(root, a)^(1 / temperature) / sum + fraction Dir(alpha / legal actions), once for
     each root."""
-    kept, fraction = noise.kept, noise.fraction
+    kept = noise.kept
+    fraction = noise.fraction
     noise.due[b] = False
-    first, count = trees.node[b, 0].first_edge, trees.node[b, 0].edge_count
+    first = trees.node[b, 0].first_edge
+    count = trees.node[b, 0].edge_count
     for k in range(min(count, kept.shape[1])):
         kept[b, k] = trees.edge[b, first + k].edge_prior
     if noise.temperature != 1.0:
@@ -55,7 +54,8 @@ def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
 @njit(cache=True, nogil=True)
 def _temper(trees, b, first, count, temperature):
     """Replace the priors of these edges by their softmax with another temperature."""
-    highest, total = 0.0, 0.0
+    highest = 0.0
+    total = 0.0
     for e in range(first, first + count):
         highest = max(highest, trees.edge[b, e].edge_prior)
     for e in range(first, first + count):
@@ -81,7 +81,9 @@ def counted(trees: tree.Trees, b: int) -> np.ndarray:
     """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are not `playable`,
     unless nothing else was tried."""
     root = trees.node[b, 0]
-    visits, good, tried = np.empty(root.edge_count, np.int32), np.empty(root.edge_count, np.bool_), False
+    visits = np.empty(root.edge_count, np.int32)
+    good = np.empty(root.edge_count, np.bool_)
+    tried = False
     for k in range(root.edge_count):
         good[k] = playable(trees, b, np.int64(0), root.first_edge + k)
         visits[k] = trees.edge[b, root.first_edge + k].edge_visits
@@ -94,49 +96,9 @@ def counted(trees: tree.Trees, b: int) -> np.ndarray:
 
 
 @njit(cache=True, nogil=True)
-def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
-    """Return what `counted` does, with forced visits taken off. rule: `puct.Rule`."""
-    visits = counted(trees, b)
-    if rule.forced > 0 and rule.explores[b]:
-        _take_off_forced(trees, b, rule, visits)
-    return visits
-
-
-@njit(cache=True, nogil=True)
-def forced_visits(factor: float, prior: float, num: int) -> float:
-    """Return the visits that an action of the root gets once it was tried (Wu 2019, "Accelerating Self-Play Learning in
-    Go", section 3.2): sqrt(factor P(a) N). num: N, the visits of all actions."""
-    return math.sqrt(factor * prior * num)
-
-
-@njit(cache=True, nogil=True)
-def _take_off_forced(trees, b, rule, visits):
-    """Policy target pruning (the same section): take from each action but the most visited one up to its forced visits,
-    as long as its PUCT score stays below that one's. What has one visit left then has none."""
-    node, best = trees.node[b, 0], np.argmax(visits)
-    scale, num = rule.exploration[node.visits], node.visits - 1
-    top = trees.edge[b, node.first_edge + best]
-    if top.edge_visits == 0:
-        return
-    known, value = tree.exact_edge(trees, b, np.int64(0), node.first_edge + best)
-    if not known:
-        value = top.edge_value_sum / top.edge_visits
-    highest = value + scale * top.edge_prior / (1 + top.edge_visits)
-    for k in range(len(visits)):
-        edge = trees.edge[b, node.first_edge + k]
-        if k == best or visits[k] == 0 or edge.edge_exact:
-            continue
-        gap = highest - edge.edge_value_sum / edge.edge_visits
-        if gap > 0:
-            least = max(visits[k] - forced_visits(rule.forced, edge.edge_prior, num), scale * edge.edge_prior / gap - 1)
-            visits[k] = min(visits[k], max(math.ceil(least), 0))
-        if visits[k] <= 1:
-            visits[k] = 0
-
-
-@njit(cache=True, nogil=True)
 def policy_room(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return what `policy` returns, with zeros as numbers, and room for all edges of these roots."""
+    """Return room for a policy of these roots: (zeros int32 [n], for the number of actions of each root; actions
+    int32 [edges] and their probabilities float32 [edges], to be filled)."""
     num_edges = 0
     for i in range(len(slots)):
         num_edges += trees.node[slots[i], 0].edge_count
@@ -147,7 +109,8 @@ def policy_room(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.nd
 def write_policy(trees: tree.Trees, b: int, weights: np.ndarray, actions: np.ndarray, probabilities: np.ndarray) -> int:
     """Write the root's actions whose weights, [edges], are above 0, and their shares of all weights; return their
     number."""
-    num, total = 0, 0.0
+    num = 0
+    total = 0.0
     for k in range(len(weights)):
         total += weights[k]
     for k in range(len(weights)):
@@ -156,18 +119,6 @@ def write_policy(trees: tree.Trees, b: int, weights: np.ndarray, actions: np.nda
             probabilities[num] = weights[k] / total
             num += 1
     return num
-
-
-@njit(cache=True, nogil=True)
-def policy(trees: tree.Trees, slots: np.ndarray, rule: Rule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return (the number of actions with a probability, int32 [n]; these actions, int32 [M], in order, slot by slot;
-    their shares of `counts`, float32 [M])."""
-    nums, actions, probabilities = policy_room(trees, slots)
-    m = 0
-    for i in range(len(slots)):
-        nums[i] = write_policy(trees, slots[i], counts(trees, slots[i], rule), actions[m:], probabilities[m:])
-        m += nums[i]
-    return nums, actions[:m], probabilities[:m]
 
 
 @njit(cache=True, nogil=True)
@@ -180,11 +131,13 @@ def surprise(
     kept: np.ndarray,
 ) -> np.ndarray:
     """Return, for each slot, the sum of pi log(pi / P) over the actions of its policy target, float32 [n]: how far the
-    network's policy P is from it (Kullback-Leibler). nums, actions, probabilities: as `policy` returns them. kept: the
-    priors before noise, float32 [B, A]; with no columns there was none."""
-    found, m = np.zeros(len(slots), np.float32), 0
+    network's policy P is from it (Kullback-Leibler). nums, actions, probabilities: as `puct.Search.policy` returns
+    them. kept: the priors before noise, float32 [B, A]; with no columns there was none."""
+    found = np.zeros(len(slots), np.float32)
+    m = 0
     for i in range(len(slots)):
-        b, k = slots[i], 0
+        b = slots[i]
+        k = 0
         for _ in range(nums[i]):
             while trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
                 k += 1  # both are in the order of the actions
@@ -192,27 +145,6 @@ def surprise(
             found[i] += probabilities[m] * math.log(probabilities[m] / max(prior, 1e-30))
             m += 1
     return found
-
-
-@njit(cache=True, nogil=True)
-def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random: np.ndarray, rule: Rule) -> np.ndarray:
-    """Return an action for each slot, int64 [n], drawn from counts^(1 / temperature[i]); at 0 the first largest."""
-    actions = np.empty(len(slots), np.int64)
-    for i in range(len(slots)):
-        visits = counts(trees, slots[i], rule)
-        chosen = best = int(np.argmax(visits))
-        if temperature[i] > 0:
-            # Relative to the most visited, so that a low temperature cannot overflow.
-            weights = (visits / visits[best]) ** (1.0 / temperature[i])
-            mark = streams.uniform(random, slots[i]) * weights.sum()
-            for k in range(len(weights)):
-                mark -= weights[k]
-                if weights[k] > 0:
-                    chosen = k
-                    if mark < 0:
-                        break
-        actions[i] = trees.edge[slots[i], trees.node[slots[i], 0].first_edge + chosen].edge_action
-    return actions
 
 
 @njit(cache=True, nogil=True)

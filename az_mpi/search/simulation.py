@@ -10,6 +10,8 @@ them is compiled. So both share the trees and all other kernels.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numba import njit, prange
 
@@ -66,8 +68,11 @@ def _select_one(trees, b, rule, noise):
 @njit(cache=True, nogil=True)
 def _leaves_then_roots(trees, slots, nodes, actions):
     """Return what `select` does, from what `_select_one` returned for each slot."""
-    n, m, num_new = len(slots), 0, 0
-    rows, states = np.empty(n, np.int64), np.empty((n, trees.state.shape[2]), trees.state.dtype)
+    n = len(slots)
+    m = 0
+    num_new = 0
+    rows = np.empty(n, np.int64)
+    states = np.empty((n, trees.state.shape[2]), trees.state.dtype)
     for new in (True, False):
         for i in range(n):
             if nodes[i] != NO_CHILD and (actions[i] != EVALUATE) == new:
@@ -89,7 +94,8 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise)
 
     rule: see `choose_edge`. noise: see `root.mix_noise`.
     """
-    nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    nodes = np.empty(len(slots), np.int64)
+    actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
         nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
     return _leaves_then_roots(trees, slots, nodes, actions)
@@ -97,22 +103,45 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise)
 
 @njit(cache=True, nogil=True, parallel=True)
 def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise) -> tuple:
-    """`select` over several threads. Not one function compiled twice: Numba's cache would mix them up."""
-    nodes, actions = np.empty(len(slots), np.int64), np.empty(len(slots), np.int64)
+    """Do what `select` does, in several threads. It is a function of its own: if one function were compiled both with
+    and without threads, Numba's cache would mix the two up."""
+    nodes = np.empty(len(slots), np.int64)
+    actions = np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
         nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
     return _leaves_then_roots(trees, slots, nodes, actions)
 
 
-@njit(cache=True, nogil=True)
-def _complete_one(trees, b, n, action, state, player, ended, value, logits, legal, row, noise):
-    """Add the leaf that `action` leads to, unless it is the root, expand it if the game goes on, back up its value."""
-    leaf = n
-    if action != EVALUATE:
-        leaf = tree.add_node(trees, b, n, state, player, ended, value)
+class Leaves(NamedTuple):
+    """What `complete` needs to know of m simulations. nodes, actions int64 [m]: as `select` returned them.
+
+    states [m, S], player int8 [m], ended bool [m], value float32 [m]: of the position that each one led to, and the
+    value for the player to move there. logits float32 [k, A], legal bool [k, A]: a row for each of the k positions
+    where the game is not over, in order."""
+
+    nodes: np.ndarray
+    actions: np.ndarray
+    states: np.ndarray
+    player: np.ndarray
+    ended: np.ndarray
+    value: np.ndarray
+    logits: np.ndarray
+    legal: np.ndarray
+
+
+# Inlined: a call would pass so many arrays that it takes a fifth longer.
+@njit(cache=True, nogil=True, forceinline=True)
+def _complete_one(trees, b, leaves, i, row, noise):
+    """Add the leaf of simulation i to tree b, unless it is the root; expand it, unless the game is over there; back up
+    its value. row: of the leaf in logits and legal."""
+    leaf = leaves.nodes[i]
+    ended = leaves.ended[i]
+    value = leaves.value[i]
+    if leaves.actions[i] != EVALUATE:
+        leaf = tree.add_node(trees, b, leaf, leaves.states[i], leaves.player[i], ended, value)
         trees.edge[b, trees.path[b, trees.tree[b].path_length - 1]].edge_child = leaf
     if not ended:
-        tree.expand(trees, b, leaf, logits[row], legal[row])
+        tree.expand(trees, b, leaf, leaves.logits[row], leaves.legal[row])
         if noise.due[b] and leaf == 0:
             root.mix_noise(trees, b, noise)
     tree.backup(trees, b, leaf, value)
@@ -123,7 +152,8 @@ def _complete_one(trees, b, n, action, state, player, ended, value, logits, lega
 @njit(cache=True, nogil=True)
 def _rows(ended):
     """Return, for each simulation, how many before it have not ended: its row in logits and legal, int64 [m]."""
-    rows, row = np.empty(len(ended), np.int64), 0
+    rows = np.empty(len(ended), np.int64)
+    row = 0
     for i in range(len(ended)):
         rows[i] = row
         row += not ended[i]
@@ -131,77 +161,28 @@ def _rows(ended):
 
 
 @njit(cache=True, nogil=True)
-def complete(
-    trees: tree.Trees,
-    slots: np.ndarray,
-    nodes: np.ndarray,
-    actions: np.ndarray,
-    states: np.ndarray,
-    player: np.ndarray,
-    ended: np.ndarray,
-    value: np.ndarray,
-    logits: np.ndarray,
-    legal: np.ndarray,
-    noise: root.Noise,
-) -> int:
-    """Complete the simulations that `select` returned and return 0. If the trees lack room for edges, change nothing
-    and return how many each needs. logits, legal: a row for each simulation that has not ended, in order."""
-    needed = tree.edges_needed(trees, slots, ended, legal)
+def complete(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+    """Complete the simulations that `select` returned, one in the tree of each slot, and return 0. If the trees lack
+    room for edges, change nothing and return how many each needs."""
+    needed = tree.edges_needed(trees, slots, leaves.ended, leaves.legal)
     if needed > trees.edge.shape[1]:
         return needed
-    rows = _rows(ended)
+    rows = _rows(leaves.ended)
     for i in range(len(slots)):
-        _complete_one(
-            trees,
-            slots[i],
-            nodes[i],
-            actions[i],
-            states[i],
-            player[i],
-            ended[i],
-            value[i],
-            logits,
-            legal,
-            rows[i],
-            noise,
-        )
+        _complete_one(trees, slots[i], leaves, i, rows[i], noise)
     return 0
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def complete_parallel(
-    trees: tree.Trees,
-    slots: np.ndarray,
-    nodes: np.ndarray,
-    actions: np.ndarray,
-    states: np.ndarray,
-    player: np.ndarray,
-    ended: np.ndarray,
-    value: np.ndarray,
-    logits: np.ndarray,
-    legal: np.ndarray,
-    noise: root.Noise,
-) -> int:
-    """`complete` over several threads."""
-    needed = tree.edges_needed(trees, slots, ended, legal)
+def complete_parallel(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+    """Do what `complete` does, in several threads. It is a function of its own for the reason that `select_parallel`
+    gives."""
+    needed = tree.edges_needed(trees, slots, leaves.ended, leaves.legal)
     if needed > trees.edge.shape[1]:
         return needed
-    rows = _rows(ended)
+    rows = _rows(leaves.ended)
     for i in prange(len(slots)):
-        _complete_one(
-            trees,
-            slots[i],
-            nodes[i],
-            actions[i],
-            states[i],
-            player[i],
-            ended[i],
-            value[i],
-            logits,
-            legal,
-            rows[i],
-            noise,
-        )
+        _complete_one(trees, slots[i], leaves, i, rows[i], noise)
     return 0
 
 
@@ -213,30 +194,60 @@ def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, nois
 
     A descent leaves a visit on its path that changes no Q, until all are done: later descents turn to other actions for
     their exploration alone (Liu et al. 2020, "Watch the Unobserved"). One that ends where another did is no simulation;
-    after `leaves_max` of these the search goes on with the leaves that it has.
+    after `leaves_max` of these the search continues with the leaves that it has.
     """
-    most, depth = 2 * leaves_max, trees.path.shape[1]
-    nodes, actions, paths = np.empty(most, np.int64), np.empty(most, np.int64), np.empty((most, depth + 1), np.int32)
-    saved, counted, num, found = np.empty((most, depth, 2)), np.zeros(most, np.bool_), 0, 0
     prepare_root(trees, b, rule)
-    while found < leaves_max and num < most:
+    nodes, actions, paths, is_new = _descend_several(trees, b, leaves_max, rule, noise)
+    _back_up_known(trees, b, nodes, actions, paths, is_new)
+    return _new_leaves(trees, b, nodes, actions, paths, is_new)
+
+
+@njit(cache=True, nogil=True)
+def _descend_several(trees, b, leaves_max, rule, noise):
+    """Descend until `leaves_max` descents are simulations, or as many are not; leave the tree as it was. Return, of
+    each descent, what `_descend` returned, its path after the path's length, and whether it is a simulation: (nodes,
+    actions, paths, is_new)."""
+    most = 2 * leaves_max
+    depth = trees.path.shape[1]
+    nodes = np.empty(most, np.int64)
+    actions = np.empty(most, np.int64)
+    paths = np.empty((most, depth + 1), np.int32)
+    saved = np.empty((most, depth, 2))
+    is_new = np.ones(most, np.bool_)
+    num = 0
+    num_new = 0
+    while num_new < leaves_max and num < most:
         nodes[num], actions[num] = _descend(trees, b, rule, noise)
-        paths[num, 0], paths[num, 1:] = trees.tree[b].path_length, trees.path[b]
-        counted[num] = True
+        paths[num, 0] = trees.tree[b].path_length
+        paths[num, 1:] = trees.path[b]
         for i in range(num):
             if actions[num] != KNOWN and nodes[i] == nodes[num] and actions[i] == actions[num]:
-                counted[num] = False
-        found += counted[num]
+                is_new[num] = False
         _visit(trees, b, paths[num], saved[num])
+        num_new += is_new[num]
         num += 1
     for i in range(num - 1, -1, -1):
         _unvisit(trees, b, paths[i], saved[i])
-    m, states = 0, np.empty((found, trees.state.shape[2]), trees.state.dtype)
-    for i in range(num):
-        if counted[i] and actions[i] == KNOWN:
+    return nodes[:num], actions[:num], paths[:num], is_new[:num]
+
+
+@njit(cache=True, nogil=True)
+def _back_up_known(trees, b, nodes, actions, paths, is_new):
+    """Back up the known results that descents found."""
+    for i in range(len(nodes)):
+        if is_new[i] and actions[i] == KNOWN:
             _restore(trees, b, paths[i])
             tree.backup(trees, b, nodes[i], trees.node[b, nodes[i]].exact_value)
-        elif counted[i]:
+
+
+@njit(cache=True, nogil=True)
+def _new_leaves(trees, b, nodes, actions, paths, is_new):
+    """Return the descents that found new leaves: (nodes, actions, their states, paths). It overwrites what it is
+    given."""
+    m = 0
+    states = np.empty((len(nodes), trees.state.shape[2]), trees.state.dtype)
+    for i in range(len(nodes)):
+        if is_new[i] and actions[i] != KNOWN:
             nodes[m], actions[m], paths[m] = nodes[i], actions[i], paths[i]
             for k in range(states.shape[1]):
                 states[m, k] = trees.state[b, nodes[m], k]
@@ -249,7 +260,8 @@ def _visit(trees, b, path, saved):
     """Add a visit to the nodes and edges of a path, each edge with its mean value, or its node's if it has none."""
     n = np.int64(0)
     for d in range(path[0]):
-        node, edge = trees.node[b, n], trees.edge[b, path[d + 1]]
+        node = trees.node[b, n]
+        edge = trees.edge[b, path[d + 1]]
         saved[d, 0], saved[d, 1] = node.value_sum, edge.edge_value_sum
         q = edge.edge_value_sum / edge.edge_visits if edge.edge_visits > 0 else node.value_sum / node.visits
         node.visits += 1
@@ -264,7 +276,8 @@ def _unvisit(trees, b, path, saved):
     """Undo the newest `_visit`."""
     n = np.int64(0)
     for d in range(path[0]):
-        node, edge = trees.node[b, n], trees.edge[b, path[d + 1]]
+        node = trees.node[b, n]
+        edge = trees.edge[b, path[d + 1]]
         node.visits -= 1
         edge.edge_visits -= 1
         node.value_sum, edge.edge_value_sum = saved[d, 0], saved[d, 1]
@@ -280,31 +293,16 @@ def _restore(trees, b, path):
 
 
 @njit(cache=True, nogil=True)
-def complete_several(
-    trees: tree.Trees,
-    b: int,
-    nodes: np.ndarray,
-    actions: np.ndarray,
-    paths: np.ndarray,
-    states: np.ndarray,
-    player: np.ndarray,
-    ended: np.ndarray,
-    value: np.ndarray,
-    logits: np.ndarray,
-    legal: np.ndarray,
-    noise: root.Noise,
-) -> int:
-    """Complete the simulations that `select_several` returned, as `complete` does."""
+def complete_several(trees: tree.Trees, b: int, paths: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+    """Complete the simulations that `select_several` returned with these paths, as `complete` does."""
     needed = trees.tree[b].edges_used
-    for i in range(legal.shape[0]):
-        for a in range(legal.shape[1]):
-            needed += legal[i, a]
+    for i in range(leaves.legal.shape[0]):
+        for a in range(leaves.legal.shape[1]):
+            needed += leaves.legal[i, a]
     if needed > trees.edge.shape[1]:
         return needed
-    rows = _rows(ended)
-    for i in range(len(nodes)):
+    rows = _rows(leaves.ended)
+    for i in range(len(paths)):
         _restore(trees, b, paths[i])
-        _complete_one(
-            trees, b, nodes[i], actions[i], states[i], player[i], ended[i], value[i], logits, legal, rows[i], noise
-        )
+        _complete_one(trees, b, leaves, i, rows[i], noise)
     return 0

@@ -109,7 +109,8 @@ def widened(trees: Trees, needed: int) -> Trees:
 def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.ndarray) -> int:
     """Return the largest number of edges of one of the trees `slots` after its new leaf is expanded; 0 if all have
     room. ended: bool [n]; legal: bool [m, A], a row for each leaf that has not ended, in order."""
-    most, row = 0, 0
+    most = 0
+    row = 0
     for i in range(len(slots)):
         if ended[i]:
             continue
@@ -162,7 +163,9 @@ def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) 
     for a in range(len(legal)):
         if legal[a]:
             highest = max(highest, logits[a])
-    first, count, total = trees.tree[b].edges_used, 0, 0.0
+    first = trees.tree[b].edges_used
+    count = 0
+    total = 0.0
     for a in range(len(legal)):
         if legal[a]:
             edge = trees.edge[b, first + count]
@@ -185,13 +188,15 @@ def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) 
 @njit(cache=True, nogil=True)
 def backup(trees: Trees, b: int, leaf: int, value: float) -> None:
     """Add `value`, for the player to move at `leaf`, to the leaf and to every edge and node on the path to it."""
-    n, node = leaf, trees.node[b, leaf]
+    n = leaf
+    node = trees.node[b, leaf]
     player = node.player
     node.visits += 1
     node.value_sum += value
     for depth in range(trees.tree[b].path_length - 1, -1, -1):
         n = node.parent
-        node, edge = trees.node[b, n], trees.edge[b, trees.path[b, depth]]
+        node = trees.node[b, n]
+        edge = trees.edge[b, trees.path[b, depth]]
         signed = value if node.player == player else -value
         edge.edge_visits += 1
         edge.edge_value_sum += signed
@@ -220,7 +225,8 @@ def prove(trees: Trees, b: int, leaf: int) -> None:
         trees.edge[b, trees.path[b, depth]].edge_exact = True
         n = trees.node[b, n].parent
         first = trees.node[b, n].first_edge
-        best, unknown = -np.inf, False
+        best = -np.inf
+        unknown = False
         for e in range(first, first + trees.node[b, n].edge_count):
             known, value = exact_edge(trees, b, np.int64(n), e)
             if known:
@@ -263,7 +269,8 @@ def reroot(trees: Trees, b: int, root: int) -> None:
         to = moved[n]
         if to == NO_CHILD:
             continue
-        first, count = trees.node[b, n].first_edge, trees.node[b, n].edge_count
+        first = trees.node[b, n].first_edge
+        count = trees.node[b, n].edge_count
         for e in range(first, first + count):
             child = trees.edge[b, e].edge_child
             trees.edge[b, edges + e - first] = trees.edge[b, e]

@@ -40,7 +40,9 @@ def _edges_of_roots(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, n
     num = 0
     for i in range(len(slots)):
         num += trees.node[slots[i], 0].edge_count
-    rows, edges, actions = np.empty(num, np.int64), np.empty(num, np.int64), np.empty(num, np.int64)
+    rows = np.empty(num, np.int64)
+    edges = np.empty(num, np.int64)
+    actions = np.empty(num, np.int64)
     m = 0
     for i in range(len(slots)):
         first = trees.node[slots[i], 0].first_edge
@@ -67,7 +69,8 @@ def _add_wins(
     [m]: of the children."""
     i = 0
     while i < len(rows):
-        b, best = rows[i], i
+        b = rows[i]
+        best = i
         while i < len(rows) and rows[i] == b:
             if trees.edge[b, edges[i]].edge_prior > trees.edge[b, edges[best]].edge_prior:
                 best = i

@@ -45,7 +45,9 @@ class Player:
         num_groups: int = 1,
         num_ranks: int = 1,
     ):
-        self.config, self.game, self.rank = config, game, rank
+        self.config = config
+        self.game = game
+        self.rank = rank
         num_games = config.selfplay.parallel_games or games_at_once(config.selfplay.num_games, num_groups, num_ranks)
         self.search = make_search(game, evaluate, config.search, num_games, noise=True, threads=threads)
         num_groups = min(num_groups, num_games)
@@ -54,7 +56,8 @@ class Player:
         cap = config.selfplay.max_plies
         self.max_plies = min(cap, game.max_plies) if cap else game.max_plies
         moves = (num_games, self.max_plies)
-        self.ids, self.iterations = np.zeros(num_games, np.uint64), np.zeros(num_games, np.int32)
+        self.ids = np.zeros(num_games, np.uint64)
+        self.iterations = np.zeros(num_games, np.int32)
         # The moves from the initial position to where the game began, and to where it is.
         self.first_ply, self.ply = np.zeros((2, num_games), np.int32)
         self.archive: starts.Archive | None = None  # positions at which games may begin
@@ -143,11 +146,14 @@ class Player:
 
     def take(self) -> Record:
         """Return the games finished since the last call as one record, in the order of their ids."""
-        games, self.finished = sorted(self.finished, key=lambda record: record.games["id"][0]), []
+        games = sorted(self.finished, key=lambda record: record.games["id"][0])
+        self.finished = []
         return Record.join(self.game, games)
 
     def _move(self, slots):
-        settings, search, ply = self.config.search, self.search, self.ply[slots]
+        settings = self.config.search
+        search = self.search
+        ply = self.ply[slots]
         early = ply < settings.temperature_plies
         actions = search.choose(slots, np.where(early, settings.temperature, settings.temperature_final))
         self.states[slots, ply] = search.trees.state[slots, 0]
@@ -164,7 +170,8 @@ class Player:
         roots = search.trees.state[slots, 0]
         ended, value = self.game.terminal(roots)
         outcome = np.where(self.game.to_play(roots) == 0, value, -value)
-        outcome, ended = np.where(resigns & ~ended, resigned, outcome), ended | resigns
+        outcome = np.where(resigns & ~ended, resigned, outcome)
+        ended = ended | resigns
         for i in np.flatnonzero(ended | (self.ply[slots] >= self.max_plies)):
             self._ended.append((slots[i], self._record(slots[i], outcome[i], truncated=not ended[i])))
             self.live[slots[i]] = False

@@ -40,7 +40,9 @@ class Quota:
 
     def __init__(self, settings: schema.Selfplay, world: World, iteration: int, stored_ids: np.ndarray):
         """stored_ids: on root, the ids of the iteration's games that are on disk already, uint64 [n]. Collective."""
-        self._settings, self._world, self._iteration = settings, world, iteration
+        self._settings = settings
+        self._world = world
+        self._iteration = iteration
         stored = world.share(np.asarray(stored_ids).tolist() if world.is_root else None)
         ids = game_ids(iteration, 0, np.arange(settings.num_games))
         self._missing = np.flatnonzero(~np.isin(ids, np.array(stored, np.uint64)))  # indices of deterministic games
@@ -91,7 +93,9 @@ def play_share(
     share = shares(len(missing), weights)
     mine = missing[sum(share[:rank]) :][: share[rank]]
     player.allow()
-    begun, finished_before, saves = 0, player.num_finished, 0
+    begun = 0
+    finished_before = player.num_finished
+    saves = 0
 
     def over(total):
         nonlocal saves
@@ -169,7 +173,7 @@ def play_meanwhile(player: Player, control: ControlChannel, iteration: int, star
 
 
 def _begin_games(player, world, iteration, start):
-    """Begin a game in each free slot. Indices go on through all calls for one iteration, so that ids are unique."""
+    """Begin a game in each free slot. Indices count through all calls for one iteration, so that ids are unique."""
     slots = player.free()
     if len(slots):
         first = player.begun.get(iteration, 0)

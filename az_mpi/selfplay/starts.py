@@ -34,7 +34,8 @@ def begin(
     start_share is that of Go-Exploit (Trudeau and Bowling 2023, "Targeted Search Control in AlphaZero for Effective
     Policy Improvement"), whose archive holds the states that were visited.
     """
-    states, plies = game.initial(len(words)), np.zeros(len(words), np.int32)
+    states = game.initial(len(words))
+    plies = np.zeros(len(words), np.int32)
     if settings.start_share and archive and len(archive.plies):
         _from_archive(states, plies, archive, settings.start_share, max_plies, words)
     if settings.random_plies:
@@ -63,6 +64,7 @@ def _play_on(game, states, plies, most, max_plies, words):
         drawn = np.array([streams.uniform(words, i) for i in going])
         after = game.play(states[going], random_actions(game.legal(states[going]), drawn))
         live = ~game.terminal(after)[0]
-        going, after = going[live], after[live]
+        going = going[live]
+        after = after[live]
         states[going] = after
         plies[going] += 1

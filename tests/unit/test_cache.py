@@ -102,7 +102,7 @@ def test_symmetric_positions_are_evaluated_once(game):
     assert cached.num_positions == 1050 and cached.num_evaluations == len(distinct)
 
 
-def test_what_was_cleared_is_asked_for_again():
+def test_cleared_positions_are_evaluated_again():
     engine = Counting(TICTACTOE)
     cached = CachedEvaluator(TICTACTOE, engine, 10_000)
     before = cached(TICTACTOE.initial(3))
@@ -167,7 +167,7 @@ def test_processes_that_write_one_table_at_once_never_get_a_wrong_answer(num_byt
     assert [part.value for part in wrong] == [0] * parts
 
 
-def test_what_one_process_has_evaluated_another_one_does_not():
+def test_a_position_that_one_process_has_evaluated_is_not_evaluated_by_another():
     engines = [Counting(CONNECT4) for _ in range(2)]
     both = [CachedEvaluator(CONNECT4, engine, 1 << 16) for engine in engines]
     memory = np.zeros(both[0].bytes_of(2), np.uint8)

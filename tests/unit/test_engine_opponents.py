@@ -75,7 +75,7 @@ def test_a_program_plays_both_colours(protocol):
     assert not ours_first.note and not theirs_first.note
 
 
-def test_gtp_is_told_the_opening_and_then_only_what_is_new(tmp_path):
+def test_a_gtp_program_gets_the_opening_and_then_only_new_moves(tmp_path):
     engine = make("gtp", "plays", 0, tmp_path / "told")
     [first, second] = play(engine, 2, 2)
     said = told(tmp_path / "told")
@@ -99,7 +99,7 @@ def test_gtp_plays_legal_moves_alone():
     play_games(game, Scripted(True, []), engine, openings(game, 1, 2, (1,)), np.arange(2))
 
 
-def test_uci_is_told_the_whole_line_each_time(tmp_path):
+def test_a_uci_program_gets_the_whole_line_each_time(tmp_path):
     engine = make("uci", "plays", 0, tmp_path / "told", options={"Skill": 3}, seconds=0, nodes=7)
     [first, _] = play(engine, 2, 2)
     said = told(tmp_path / "told")
@@ -155,7 +155,7 @@ def test_a_program_may_answer_after_its_time():
     assert opponent.answer_s == 95
 
 
-def test_what_cannot_play_is_refused_at_the_start(tmp_path):
+def test_programs_that_cannot_play_are_refused_at_the_start(tmp_path):
     own = command("gtp", "refuses")
     for name, why in (
         ("gtp(command='no_such_engine --fast')", "no program 'no_such_engine'"),

@@ -158,7 +158,7 @@ def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path):
     assert found == set(kept) and not list((tmp_path / "checkpoints").iterdir())
 
 
-def test_what_is_created_was_not_there_and_is_no_link(tmp_path):
+def test_create_refuses_an_existing_file_and_a_link(tmp_path):
     files.create(tmp_path / "a", b"1")
     with pytest.raises(FileExistsError):
         files.create(tmp_path / "a", b"2")
@@ -176,7 +176,7 @@ def test_a_link_in_a_temporary_files_place_is_not_written_through(tmp_path):
     assert (tmp_path / "a").read_text() == "new" and not (tmp_path / "a").is_symlink()
 
 
-def test_what_may_not_appear_does_not(tmp_path):
+def test_a_forbidden_file_or_folder_never_appears(tmp_path):
     def forbid():
         assert len(list(tmp_path.iterdir())) == 1  # it is all written but for its name
         raise files.Forbidden("not ours")
@@ -237,7 +237,7 @@ def test_a_file_that_does_not_fit_into_memory_is_damaged(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "", b"\xff", "[" * 100_000, b"[" * 100_000, '{"a":' * 100_000])
-def test_what_is_no_json_is_one_kind_of_error(tmp_path, text):
+def test_all_broken_json_raises_one_kind_of_error(tmp_path, text):
     with pytest.raises(ValueError):
         files.parse_json(text)
     (tmp_path / "a").write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -280,13 +280,13 @@ class Clock:
 FULL, AWAY, NO_ACCESS, DAMAGED = (OSError(n, "") for n in (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EFBIG))
 
 
-def test_what_is_unavailable_is_tried_again_with_growing_pauses_and_told_of_once():
+def test_an_unavailable_file_is_tried_again_with_growing_pauses_and_reported_once():
     clock = Clock(FULL, AWAY, NO_ACCESS, *[FULL] * 5, "done")
     assert clock.retry(math.inf) == "done" and clock.said == [FULL]
     assert clock.pauses == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
-def test_what_is_unavailable_for_too_long_is_given_up():
+def test_a_file_that_stays_unavailable_is_given_up():
     clock = Clock(AWAY)
     with pytest.raises(OSError) as raised:
         clock.retry(20.0)
@@ -296,7 +296,7 @@ def test_what_is_unavailable_for_too_long_is_given_up():
 
 
 @pytest.mark.parametrize("error", [DAMAGED, ValueError(), FileNotFoundError(errno.ENOENT, "")])
-def test_what_is_wrong_for_good_is_not_tried_again(error):
+def test_permanent_errors_are_not_tried_again(error):
     clock = Clock(FULL, error, "done")
     with pytest.raises(type(error)):
         clock.retry(math.inf)

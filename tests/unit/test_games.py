@@ -80,7 +80,7 @@ def test_planes_show_own_stones_first_from_the_top_row(game):
 
 
 @BOTH
-def test_players_move_in_turns(game):
+def test_players_move_alternately(game):
     states, players = game.initial(1), []
     for _ in range(4):
         players += game.to_play(states).tolist()

@@ -266,13 +266,13 @@ def _message(game):
         ("board", lambda self, s: "X", "str"),
     ],
 )
-def test_another_type_is_told_with_its_method(method, wrong, came):
+def test_a_result_of_another_type_is_reported_with_its_method(method, wrong, came):
     text = _message(_broken(mnk.Rules, **{method: wrong}))
     first, second, *_ = text.splitlines()
     assert first.startswith(method) and f" returned {came}" in first and second.startswith("  expected: ")
 
 
-def test_an_exception_is_told_with_its_method_and_the_state_that_raises_it():
+def test_an_exception_is_reported_with_its_method_and_the_state_that_raises_it():
     text = _message(_broken(mnk.Rules, legal=_raises))
     first, *rest = text.splitlines()
     assert first.startswith("legal raises an error: ") and "KeyError: 'two stones'" in first
@@ -297,26 +297,26 @@ def test_an_exception_is_told_with_its_method_and_the_state_that_raises_it():
         "text_to_action",
     ],
 )
-def test_an_exception_in_any_method_is_told_with_its_name(method):
+def test_an_exception_in_any_method_is_reported_with_its_name(method):
     def fails(self, *given):
         raise IndexError("out of the board")
 
     assert _message(_broken(mnk.Rules, **{method: fails})).startswith(f"{method} raises an error: ")
 
 
-def test_a_state_that_show_cannot_draw_is_told_as_numbers():
+def test_a_state_that_show_cannot_draw_is_reported_as_numbers():
     def fails(self, *given):
         raise IndexError("out of the board")
 
     assert "\n    [0, 0]" in _message(_broken(mnk.Rules, show=fails))
 
 
-def test_a_value_out_of_range_is_told_with_its_state():
+def test_a_value_out_of_range_is_reported_with_its_state():
     text = _message(_broken(connect4.Rules, terminal=_loses_twice))
     assert text.startswith("terminal (value) returned -2.0") and "to move:\n" in text and "1 2 3 4 5 6 7" in text
 
 
-def test_a_symmetry_that_does_not_exist_is_told():
+def test_a_symmetry_that_does_not_exist_is_reported():
     def canonical_key(self, states):
         keys, symmetry = mnk.Rules.canonical_key(self, states)
         return keys, symmetry + 8
@@ -324,7 +324,7 @@ def test_a_symmetry_that_does_not_exist_is_told():
     assert _message(_broken(mnk.Rules, canonical_key=canonical_key)).startswith("canonical_key (symmetry) returned 8")
 
 
-def test_a_value_that_is_no_number_is_told():
+def test_a_value_that_is_no_number_is_reported():
     def terminal(self, states):
         ended, value = mnk.Rules.terminal(self, states)
         return ended, np.where(ended, np.float32(np.nan), value)
@@ -333,7 +333,7 @@ def test_a_value_that_is_no_number_is_told():
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
-def test_planes_that_are_not_finite_are_told_with_plane_value_and_state(number):
+def test_planes_that_are_not_finite_are_reported_with_plane_value_and_state(number):
     def planes(self, states):
         planes = mnk.Rules.planes(self, states).astype(np.float32)
         planes[np.bitwise_count(states).sum(axis=1) == 1, 1, 0, 2] = number
@@ -344,7 +344,7 @@ def test_planes_that_are_not_finite_are_told_with_plane_value_and_state(number):
     assert text.split("to move:")[1].count("X") == 1
 
 
-def test_a_game_that_is_too_long_is_told_with_the_method_that_is_likely_wrong():
+def test_a_game_that_is_too_long_is_reported_with_the_method_that_is_likely_wrong():
     def all_legal(self, states):
         return np.ones((len(states), 9), bool)
 

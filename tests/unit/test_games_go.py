@@ -127,7 +127,7 @@ def test_area_is_stones_and_what_one_colour_alone_surrounds(komi, black):
     assert game.terminal(played(FIVE, "pass pass", state))[1].tolist() == [black]
 
 
-def test_in_play_with_others_a_game_goes_on_until_both_pass():
+def test_a_game_against_other_programs_continues_until_both_pass():
     rules = games.make("go(size=5,komi=7,max_plies=2)").untruncated()
     assert not rules.terminal(played(rules, "a1 b1 c1"))[0][0]
     assert rules.terminal(played(rules, "a1 b1 c1 pass pass"))[0][0]

@@ -108,7 +108,7 @@ def test_results_of_another_dtype_are_converted_where_no_value_changes():
         games.check(game)
 
 
-def test_a_value_of_a_game_that_goes_on_counts_as_0():
+def test_a_value_of_a_game_that_is_not_over_counts_as_0():
     game = changed(**returns("terminal", lambda x: (x[0], x[1] + np.float32(0.25))))
     assert not game.terminal(STATES)[1].any()
 

@@ -345,7 +345,7 @@ def test_trees_stay_sound_through_whole_games_with_reuse_whatever_else_is_search
 # proofs
 
 
-def test_what_is_proven_is_the_exact_result():
+def test_proven_results_are_the_exact_ones():
     """Every 19th position of tic-tac-toe: each as minimax has it; the policy keeps only best actions and plays one."""
     whole = solver.enumerate_all(TICTACTOE)
     states, action_values = whole.states[::19], whole.action_values[::19]

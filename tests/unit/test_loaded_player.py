@@ -104,7 +104,7 @@ def test_a_search_asks_the_users_evaluator():
         (lambda n: np.zeros(n), "two arrays"),
     ],
 )
-def test_what_a_wrong_evaluator_returns_never_reaches_the_search(answer, says):
+def test_results_of_a_wrong_evaluator_never_reach_the_search(answer, says):
     player = loaded_player("tictactoe").with_evaluator(lambda states: answer(len(states)))
     with pytest.raises(ValueError, match=says):
         player.search(TICTACTOE.initial(1)[0], 5)

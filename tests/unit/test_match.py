@@ -118,9 +118,16 @@ def test_rate_finds_the_ratings_that_made_the_points():
     assert elo == pytest.approx(true, abs=0.01) and 0 == error[0] < error[1] < error[2]
 
 
-def test_a_player_who_wins_all_games_has_a_rating():
+def test_a_player_who_wins_all_games_has_a_finite_rating():
     elo, error = rating.bradley_terry(np.array([[0, 0], [20, 0.0]]))
     assert 300 < elo[1] < 1500 and np.isfinite(error).all()
+
+
+def test_players_are_linked_by_their_own_matches_and_by_those_of_others():
+    """a and c have met b; d and e have met only each other; f has met nobody."""
+    pairs = [("a", "b"), ("d", "e"), ("c", "b")]
+    assert rating.connected(pairs, "a") == rating.connected(pairs, "c") == {"a", "b", "c"}
+    assert rating.connected(pairs, "e") == {"d", "e"} and rating.connected(pairs, "f") == {"f"}
 
 
 @pytest.mark.parametrize("num", [2, 3, 7, 40])
@@ -247,7 +254,7 @@ def test_a_match_with_itself_and_its_table(run, capsys):
     assert status == 0 and "all games" in out
 
 
-def test_a_match_warns_of_openings_that_repeat(capsys):
+def test_repeated_openings_are_reported(capsys):
     """Tic-tac-toe has 9 openings of one move."""
     for num_games, repeat in ((18, False), (20, True)):
         words = ["match", "random", "random", "--game", "tictactoe", "--opening_plies", "1", "--games", str(num_games)]
@@ -295,7 +302,7 @@ def test_a_sequential_test_stops_early(run, capsys):
         (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
     ],
 )
-def test_wrong_arguments_of_match_are_refused(run, capsys, arguments, why):
+def test_wrong_arguments_of_a_match_are_refused(run, capsys, arguments, why):
     assert main(["match", *(word.replace("RUN", str(run)) if "RUN" in word else word for word in arguments)]) == 2
     assert why in capsys.readouterr().err
 

@@ -236,7 +236,7 @@ def test_engines_take_planes_that_are_not_binary(name, engine):
         assert np.abs(found[name] - output.numpy()).max() < 1e-4
 
 
-def test_what_does_not_fit_is_refused_with_its_property():
+def test_games_that_do_not_fit_are_refused_with_the_reason():
     for name, words in (
         ("backgammon", "chance_mode is EXPLICIT_STOCHASTIC"),
         ("2048", "it has 1 player, needed are 2; its chance_mode is EXPLICIT_STOCHASTIC"),

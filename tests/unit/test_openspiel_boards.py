@@ -109,7 +109,7 @@ def test_a_text_of_another_form_is_no_board():
 
 
 @pytest.mark.parametrize("name", sorted(openspiel_boards.FORMS))
-def test_what_a_move_puts_down_is_the_movers(name):
+def test_pieces_that_a_move_puts_down_belong_to_the_mover(name):
     """In random games; a quarter that turns in Pentago moves pieces of both."""
     game, rng = games.make(f"openspiel:{name}"), np.random.default_rng(1)
     state = game.initial(1)

@@ -40,7 +40,7 @@ def test_a_game_is_played_taken_back_and_ends():
     assert lost.result is None and lost.actions == []
 
 
-def test_a_word_that_is_no_move_is_answered_with_similar_moves():
+def test_an_illegal_move_is_refused_with_similar_legal_moves():
     session = begun("go(size=5,komi=7)")
     with pytest.raises(ValueError, match="D[1-5]"):
         session.find("d9")

@@ -156,7 +156,7 @@ class Narrow(Engine):
         return {"policy": np.zeros((len(planes), 1), np.float32), "value": np.zeros(len(planes), np.float32)}
 
 
-def test_what_an_engine_returns_in_another_shape_is_refused_before_it_is_remembered():
+def test_engine_results_of_another_shape_are_refused_before_they_are_cached():
     game = Corridor()
     evaluate = CachedEvaluator(game, Narrow(), num_bytes=2**16)
     with pytest.raises(OwnCodeError, match=r"Narrow returned logits \(1, 1\), value \(1,\) for 1 states"):

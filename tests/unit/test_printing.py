@@ -117,7 +117,7 @@ os._exit(printing.unwritten())
 """
 
 
-def test_a_run_outlives_its_output_says_so_once_and_goes_on_printing_when_it_can(tmp_path):
+def test_a_run_continues_without_its_output_says_so_once_and_prints_again_when_it_can(tmp_path):
     done = python(">/dev/full", "-c", OUTLIVES, tmp_path / "later")
     assert done.returncode == exit_codes.RESUMABLE and done.stderr.count("\n") == 1
     assert "No space left on device" in done.stderr

@@ -25,7 +25,7 @@ def solved():
     return whole.states[::9], whole.action_values[::9]
 
 
-def test_what_is_proven_is_the_exact_result(solved):
+def test_proven_results_are_the_exact_ones(solved):
     """500 positions, evaluations that look random: 4,000 simulations prove nearly all, each as minimax has it, and
     the policy keeps only best actions."""
     states, action_values = solved

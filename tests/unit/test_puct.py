@@ -21,7 +21,7 @@ from helpers import (
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.search.puct import exploration_table
+from az_mpi.search.puct_rule import exploration_table
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 FLAT = {"c_puct": 1.0, "c_puct_base": 1e12}  # C(s) = 1

@@ -109,7 +109,7 @@ def test_advance_with_reuse_keeps_the_subtree_with_its_statistics():
 
 
 @pytest.mark.parametrize("reuse, action", [(False, 4), (True, 8)])
-def test_advance_starts_anew_without_reuse_or_where_nothing_was_searched(reuse, action):
+def test_advance_starts_a_new_tree_without_reuse_or_where_nothing_was_searched(reuse, action):
     """Cell 8 has prior 0 and is not visited: its node is new, its state the game's, also after more simulations."""
     start = TICTACTOE.initial(1)
     table = {(0, 0): ([1, 1, 1, 1, 1, 1, 1, 1, 0], 0.0)}

@@ -117,7 +117,7 @@ def test_play_until_stops_when_the_total_is_reached_and_keeps_the_games_under_wa
         assert indices == list(range(len(indices)))
 
 
-def test_play_until_counts_from_what_it_is_told():
+def test_play_until_counts_from_the_games_finished_before():
     """Games given to an earlier iteration do not count; those finished since, while others trained, do."""
     player = make_player()
     play_until(player, Others(), 0, 1, 0, 12, silent)

@@ -90,7 +90,7 @@ def test_a_short_name_has_neither_folder_nor_order():
         "go(size=" + "[" * 5000 + "]" * 5000 + ")",
     ],
 )
-def test_what_is_no_name_is_refused_and_nothing_is_evaluated(text, monkeypatch):
+def test_wrong_names_are_refused_and_nothing_is_evaluated(text, monkeypatch):
     monkeypatch.setattr("os.getpid", lambda: pytest.fail("it was evaluated"))
     with pytest.raises(ValueError):
         parse(text)

@@ -94,7 +94,7 @@ def test_choosing_leaves_leaves_the_tree_as_it_was(algorithm):
 
 
 @BOTH
-def test_what_is_proven_is_the_exact_result(algorithm):
+def test_proven_results_are_the_exact_ones(algorithm):
     """Every 97th position of tic-tac-toe, as minimax has it."""
     whole = solver.enumerate_all(TICTACTOE)
     proven = 0

@@ -27,7 +27,7 @@ def test_silence_is_the_time_since_the_value_changed(clock):
     assert timer.look("a") == 16
 
 
-def test_who_has_never_given_a_sign_is_silent_since_the_timer_began(clock):
+def test_a_process_without_any_sign_is_silent_since_the_timer_began(clock):
     timer = SilenceTimer(clock=clock)
     clock.now += 4
     assert timer.seconds() == timer.look(None) == 4

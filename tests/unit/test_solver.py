@@ -10,6 +10,7 @@ from az_mpi.config import schema as models
 from az_mpi.evaluate import solver
 from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
+from az_mpi.games.base import Game
 from az_mpi.network.evaluators import UniformEvaluator
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
@@ -89,11 +90,11 @@ def test_value_is_that_of_the_best_move(whole):
         assert (whole.keeps[i] == (whole.action_values[i] == best)).all()
 
 
-def test_whoever_moves_next_is_asked():
+def test_the_solver_asks_the_game_who_moves_next():
     """Take one or two of five stones, and move again after taking one: who takes the last wins. Worked out by hand:
     with one or two left the mover wins; with n > 2 it takes one and goes on."""
 
-    class Stones:
+    class Stones(Game):
         num_actions, state_size, state_dtype, max_plies = 2, 2, np.dtype(np.int8), 5
 
         def initial(self, n):
@@ -114,6 +115,12 @@ def test_whoever_moves_next_is_asked():
 
         def to_play(self, states):
             return states[:, 1]
+
+        def planes(self, states):
+            raise NotImplementedError
+
+        def show(self, state):
+            raise NotImplementedError
 
     solved = solver.enumerate_all(Stones())
     for state, values in zip(solved.states, solved.action_values):

@@ -81,7 +81,8 @@ def with_openvino(
 
 def _gain(engine, other, planes):
     """Return how many times as fast as the other an engine is: by the shortest of its turns, without the first one."""
-    begun, taken = time.perf_counter(), {engine: [], other: []}
+    begun = time.perf_counter()
+    taken = {engine: [], other: []}
     least, most = TURNS
     while len(taken[other]) < least or len(taken[other]) < most and time.perf_counter() - begun < TIMED_S:
         for each in taken:

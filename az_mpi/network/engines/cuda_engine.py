@@ -22,7 +22,8 @@ class CudaEngine(Engine):
 
     def __init__(self, network: torch.nn.Module, game: Game, device: torch.device, precision: str):
         self.device = torch.device(device)
-        self._dtype, self.describe = DTYPES[precision], f"torch cuda graphs {precision}"
+        self._dtype = DTYPES[precision]
+        self.describe = f"torch cuda graphs {precision}"
         self._network = played(network).to(self.device, self._dtype, memory_format=torch.channels_last).eval()
         self._planes_shape = game.planes_shape
         self._planes_dtype = torch.from_numpy(np.empty(0, game.planes_dtype)).dtype
@@ -35,8 +36,10 @@ class CudaEngine(Engine):
             # torch does not make these operations of cuDNN deterministic, and AMD's GPUs lack them.
             whole = torch.are_deterministic_algorithms_enabled() or torch.version.hip
             self._computed = self._network if whole else fused(self._network, two)
-        self._graphs, self._pool = {}, torch.cuda.graph_pool_handle()
-        self._lanes, self._turn = [_Lane(), _Lane()], 0
+        self._graphs = {}
+        self._pool = torch.cuda.graph_pool_handle()
+        self._lanes = [_Lane(), _Lane()]
+        self._turn = 0
 
     @torch.inference_mode()
     def prepare(self, largest: int) -> None:
@@ -56,7 +59,8 @@ class CudaEngine(Engine):
 
     @torch.inference_mode()
     def begin(self, planes: np.ndarray) -> Callable[[], dict[str, np.ndarray]]:
-        n, lane = len(planes), self._lanes[self._turn]
+        n = len(planes)
+        lane = self._lanes[self._turn]
         self._turn = 1 - self._turn
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._planes_dtype, self._shapes)

@@ -30,7 +30,9 @@ def fused(network: nn.Module, example: torch.Tensor) -> nn.Module:
 
 def _fuse(traced, relu):
     """Let the convolution before this ReLU take it, if there is one."""
-    done, before, skipped = [relu], relu.args[0], None
+    done = [relu]
+    before = relu.args[0]
+    skipped = None
     if before.target in (operator.add, torch.add) and len(before.users) == 1 and _alike(before):
         done.append(before)
         before, skipped = sorted(before.args, key=lambda one: _convolution(traced, one) is None)

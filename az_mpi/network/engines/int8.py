@@ -55,7 +55,8 @@ def random_states(game: Game) -> np.ndarray:
 def convolutions(graph: fx.Graph, network: torch.nn.Module) -> dict[fx.Node, fx.Node]:
     """Return {a convolution to be done in 8-bit integers: what it reads}: those of the tower that read a ReLU. What is
     computed from means or maxima over the board alone is not: it takes no time, and weighs on every cell."""
-    found, pooled = {}, set()
+    found = {}
+    pooled = set()
     for node in graph.nodes:
         if getattr(node.target, "__name__", node.target) in ("mean", "amax", "adaptive_max_pool2d") or (
             node.all_input_nodes and pooled.issuperset(node.all_input_nodes)

@@ -38,14 +38,16 @@ class OpenVinoEngine(Engine):
         import openvino
 
         self.describe = f"openvino cpu {precision}"
-        self._core, self._game = openvino.Core(), game
+        self._core = openvino.Core()
+        self._game = game
         self._options = {
             "INFERENCE_PRECISION_HINT": HINTS[precision],
             "INFERENCE_NUM_THREADS": threads,
             "NUM_STREAMS": 1,
             "ENABLE_CPU_PINNING": False,  # mpirun and Slurm bind ranks; OpenVINO could pin two to one core
         }
-        self._piece, self._step = PIECE * threads, STEP * threads
+        self._piece = PIECE * threads
+        self._step = STEP * threads
         self._planes = np.zeros((self._piece, *game.planes_shape), game.planes_dtype)
         sizes = range(self._step, self._piece + 1, self._step)
         self._inputs = {size: openvino.Tensor(self._planes[:size], shared_memory=True) for size in sizes}
@@ -80,7 +82,8 @@ class Int8Engine(OpenVinoEngine):
 
     def __init__(self, network: torch.nn.Module, game: Game, threads: int, rest: str, planes: np.ndarray):
         """rest: the precision of all other layers, "fp32" or "bf16". planes: calibration positions."""
-        self._rest, self._calibration = rest, planes
+        self._rest = rest
+        self._calibration = planes
         super().__init__(network, game, threads, rest)
         self.describe = "openvino cpu int8"
 
@@ -104,7 +107,9 @@ def _model(graph, network, game, ranges):
     for an operation that OPERATIONS lacks."""
     from openvino import Model, opset15
 
-    planes, made, outputs = opset15.parameter([-1, *game.planes_shape], game.planes_dtype.type), {}, {}
+    planes = opset15.parameter([-1, *game.planes_shape], game.planes_dtype.type)
+    made = {}
+    outputs = {}
     in_int8 = int8.convolutions(graph, network) if ranges else {}
     for node in graph.nodes:
         arguments, options = fx.node.map_arg((node.args, node.kwargs), made.get)

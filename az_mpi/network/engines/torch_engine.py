@@ -24,7 +24,8 @@ class TorchEngine(Engine):
     """PyTorch on the CPU, with as many threads as torch is set to."""
 
     def __init__(self, network: torch.nn.Module, game: Game, precision: str):
-        self.dtype, self.describe = DTYPES[precision], f"torch cpu {precision}"
+        self.dtype = DTYPES[precision]
+        self.describe = f"torch cpu {precision}"
         self._planes_shape = game.planes_shape
         network = played(network).cpu().to(self.dtype, memory_format=torch.channels_last)
         example = torch.zeros((STEP, *game.planes_shape), dtype=self.dtype)
@@ -42,7 +43,8 @@ class TorchEngine(Engine):
 
     @torch.inference_mode()
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
-        parts, threads = [], torch.get_num_threads()
+        parts = []
+        threads = torch.get_num_threads()
         for start, end, size in pieces(len(planes), PIECE * threads, STEP * threads):
             x = torch.zeros((size, *self._planes_shape), dtype=self.dtype)
             x[: end - start] = torch.from_numpy(planes[start:end])

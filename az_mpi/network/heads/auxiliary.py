@@ -44,7 +44,8 @@ class Scalar(Auxiliary):
 
     def __init__(self, channels: int, weight: float):
         super().__init__(weight)
-        self.hidden, self.out = nn.Linear(2 * channels, HIDDEN), nn.Linear(HIDDEN, 1)
+        self.hidden = nn.Linear(2 * channels, HIDDEN)
+        self.out = nn.Linear(HIDDEN, 1)
 
     def initialise(self) -> None:
         draw(self.hidden)

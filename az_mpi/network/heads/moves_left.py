@@ -27,7 +27,8 @@ class MovesLeft(Scalar):
         super().__init__(channels, weight)
 
     def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
-        lengths, rows = record.games["length"], np.arange(len(record.positions))
+        lengths = record.games["length"]
+        rows = np.arange(len(record.positions))
         ended = ends(record, game)[1]
         left = np.repeat(last_positions(record), lengths) - rows + 1
         return np.where(np.repeat(ended, lengths), left / UNIT, np.nan)

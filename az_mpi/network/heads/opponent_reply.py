@@ -50,7 +50,8 @@ class OpponentReply(Auxiliary):
         target[last_positions(record)] = NO_REPLY
         if game.other_view is None:
             return target
-        movers, kinds = positions["to_play"], game.action_kinds
+        movers = positions["to_play"]
+        kinds = game.action_kinds
         by_other = movers != np.append(movers[1:], movers[-1:])
         turned = by_other & (target >= 0) & (target < kinds * len(game.other_view))
         cells, kind = divmod(target[turned], kinds)

@@ -45,7 +45,8 @@ class Ownership(Auxiliary):
 
     def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         states, ended = ends(record, game)
-        lengths, mover = record.games["length"], record.positions["to_play"][:, None, None]
+        lengths = record.games["length"]
+        mover = record.positions["to_play"][:, None, None]
         seen = [np.repeat(game.ownership(states, player), lengths, axis=0) for player in (0, 1)]
         return np.where(np.repeat(ended, lengths)[:, None, None], np.where(mover == 0, *seen), UNKNOWN)
 

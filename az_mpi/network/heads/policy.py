@@ -22,9 +22,11 @@ class Policy(Head):
     def __init__(self, game: Game, channels: int):
         super().__init__()
         _, height, width = game.planes_shape
-        kinds, inputs = game.action_kinds, HIDDEN_CHANNELS * height * width
+        kinds = game.action_kinds
+        inputs = HIDDEN_CHANNELS * height * width
         self.conv = nn.Conv2d(channels, HIDDEN_CHANNELS, 1)
-        self.by_cells, self.further = kinds > 0 and inputs * game.num_actions > WEIGHTS_MAX, None
+        self.by_cells = kinds > 0 and inputs * game.num_actions > WEIGHTS_MAX
+        self.further = None
         if not self.by_cells:
             self.out = nn.Linear(inputs, game.num_actions)
             return

@@ -25,17 +25,20 @@ class ShortTermValue(Scalar):
     def __init__(self, channels: int, horizon: int = 6, weight: float = 1.0):
         super().__init__(channels, weight)
         require("horizon", horizon, 1, 10_000)
-        self.name, self.horizon = f"short_term_value_{horizon}", horizon
+        self.name = f"short_term_value_{horizon}"
+        self.horizon = horizon
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
         return torch.tanh(super().forward(tower).float())  # not in bf16, see `Value`
 
     def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
-        lengths, last = record.games["length"], last_positions(record)
+        lengths = record.games["length"]
+        last = last_positions(record)
         share = 1 / (self.horizon + 1)
         sign = 1 - 2 * record.positions["to_play"].astype(np.float64)
         values = record.positions["root_value"] * sign  # as all others here, for the player who began
-        average, averages = record.games["outcome"].astype(np.float64), np.empty(len(values))
+        average = record.games["outcome"].astype(np.float64)
+        averages = np.empty(len(values))
         for back in range(lengths.max(initial=0)):  # from the last plies of all games to the first ones
             there = lengths > back
             rows = last[there] - back

@@ -50,7 +50,8 @@ class Value(Head):
         return F.relu(self.hidden(pooled(F.relu(cells)) if self.is_pooled else rows(cells)))
 
     def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
-        share, positions = settings.root_value_share, record.positions
+        share = settings.root_value_share
+        positions = record.positions
         return (1 - share) * positions["value"] + share * positions["root_value"]
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -33,7 +33,9 @@ class WinDrawLoss(Value):
         return F.softmax(self.out(self.last_hidden(tower)), dim=1)
 
     def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
-        share, z, q = settings.root_value_share, record.positions["value"], record.positions["root_value"]
+        share = settings.root_value_share
+        z = record.positions["value"]
+        q = record.positions["root_value"]
         decided = np.stack([(1 + q) / 2, 0 * q, (1 - q) / 2], axis=1)
         return (1 - share) * _parts(z) + share * np.where((np.abs(z) == 1)[:, None], decided, _parts(q))
 

@@ -1,0 +1,184 @@
+"""How PUCT decides: the edge that a descent takes, the visits that count at the root, the policy target and the move.
+
+Shapes: n slots, M actions of all slots together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+
+from az_mpi.search import root, simulation, streams, tree
+from az_mpi.search.tree import NO_CHILD, WIN
+
+if TYPE_CHECKING:
+    from az_mpi.config import schema
+
+LAST = 1e6  # -LAST, below any score, is the Q of a proven loss
+
+
+class Rule(NamedTuple):
+    """How PUCT chooses among a node's edges: `exploration_table`, the reduction of first-play urgency, the factor of
+    `forced_visits`, and the slots whose root explores, bool [B].
+
+    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `simulation.choose_edge`
+    and `simulation.prepare_root` do."""
+
+    exploration: np.ndarray
+    reduction: float
+    forced: float
+    explores: np.ndarray
+
+
+def exploration_table(settings: schema.Search) -> np.ndarray:
+    """Return c(s) sqrt(N(s)) for each visit count N(s), float32 [simulations + 2].
+
+    c(s) = log((1 + N(s) + c_base) / c_base) + c_init. N(s) counts the node's own evaluation, so that the first choice
+    at a node follows the priors; the paper's sum over the children would make every term 0 there.
+    """
+    n = np.arange(settings.simulations + 2, dtype=np.float64)
+    rate = np.log((1.0 + n + settings.c_puct_base) / settings.c_puct_base) + settings.c_puct
+    return (rate * np.sqrt(n)).astype(np.float32)
+
+
+@njit(cache=True, nogil=True)
+def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_reduction: float) -> int:
+    """Return the edge with the highest Q(s, a) + c(s) P(s, a) sqrt(N(s)) / (1 + N(s, a)); the first of equals.
+
+    First-play urgency: an unvisited action counts as Q = V(s) - fpu_reduction sqrt(sum of the visited priors).
+    If the result behind an edge is known, Q is that result, and a loss comes after all other actions.
+    """
+    node = trees.node[b, n]
+    first = node.first_edge
+    last = node.first_edge + node.edge_count
+    visited = 0.0
+    for e in range(first, last):
+        if trees.edge[b, e].edge_child != NO_CHILD:  # a visit under way, of several, has no child yet
+            visited += trees.edge[b, e].edge_prior
+    unvisited_q = node.value_sum / node.visits - fpu_reduction * math.sqrt(visited)
+    scale = exploration[node.visits]
+    best = first
+    best_score = -np.inf
+    for e in range(first, last):
+        edge = trees.edge[b, e]
+        q = unvisited_q
+        visits = edge.edge_visits
+        if edge.edge_child != NO_CHILD:
+            q = edge.edge_value_sum / visits
+            known, value = tree.exact_edge(trees, b, n, e)
+            if known:
+                q = value if value > -WIN else -LAST
+        score = q + scale * edge.edge_prior / (1 + visits)
+        if score > best_score:
+            best = e
+            best_score = score
+    return best
+
+
+@overload(simulation.prepare_root)
+def _prepare_for_puct(trees, b, rule):
+    return (lambda trees, b, rule: None) if rule.instance_class is Rule else None
+
+
+@overload(simulation.choose_edge)
+def _choose_by_puct(trees, b, n, rule):
+    if rule.instance_class is Rule:
+        return lambda trees, b, n, rule: (
+            _exploring_edge(trees, b, n, rule)
+            if n == 0 and rule.explores[b]
+            else best_edge(trees, b, n, rule.exploration, rule.reduction)
+        )
+    return None
+
+
+@njit(cache=True, nogil=True)
+def _exploring_edge(trees, b, n, rule):
+    """Return the edge of a root that explores: the first that lacks forced visits, else the best, by first-play urgency
+    without a reduction."""
+    if rule.forced > 0:
+        num = trees.node[b, n].visits - 1
+        for e in range(trees.node[b, n].first_edge, trees.node[b, n].first_edge + trees.node[b, n].edge_count):
+            edge = trees.edge[b, e]
+            if 0 < edge.edge_visits < forced_visits(rule.forced, edge.edge_prior, num) and not edge.edge_exact:
+                return np.int64(e)
+    return best_edge(trees, b, n, rule.exploration, 0.0)
+
+
+@njit(cache=True, nogil=True)
+def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
+    """Return what `root.counted` does, with forced visits taken off."""
+    visits = root.counted(trees, b)
+    if rule.forced > 0 and rule.explores[b]:
+        _take_off_forced(trees, b, rule, visits)
+    return visits
+
+
+@njit(cache=True, nogil=True)
+def forced_visits(factor: float, prior: float, num: int) -> float:
+    """Return the visits that an action of the root gets once it was tried (Wu 2019, "Accelerating Self-Play Learning in
+    Go", section 3.2): sqrt(factor P(a) N). num: N, the visits of all actions."""
+    return math.sqrt(factor * prior * num)
+
+
+@njit(cache=True, nogil=True)
+def _take_off_forced(trees, b, rule, visits):
+    """Policy target pruning (the same section): take from each action but the most visited one up to its forced visits,
+    as long as its PUCT score stays below that one's. What has one visit left then has none."""
+    node = trees.node[b, 0]
+    best = np.argmax(visits)
+    scale = rule.exploration[node.visits]
+    num = node.visits - 1
+    top = trees.edge[b, node.first_edge + best]
+    if top.edge_visits == 0:
+        return
+    known, value = tree.exact_edge(trees, b, np.int64(0), node.first_edge + best)
+    if not known:
+        value = top.edge_value_sum / top.edge_visits
+    highest = value + scale * top.edge_prior / (1 + top.edge_visits)
+    for k in range(len(visits)):
+        edge = trees.edge[b, node.first_edge + k]
+        if k == best or visits[k] == 0 or edge.edge_exact:
+            continue
+        gap = highest - edge.edge_value_sum / edge.edge_visits
+        if gap > 0:
+            least = max(visits[k] - forced_visits(rule.forced, edge.edge_prior, num), scale * edge.edge_prior / gap - 1)
+            visits[k] = min(visits[k], max(math.ceil(least), 0))
+        if visits[k] <= 1:
+            visits[k] = 0
+
+
+@njit(cache=True, nogil=True)
+def policy(trees: tree.Trees, slots: np.ndarray, rule: Rule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return (the number of actions with a probability, int32 [n]; these actions, int32 [M], in order, slot by slot;
+    their shares of `counts`, float32 [M])."""
+    nums, actions, probabilities = root.policy_room(trees, slots)
+    m = 0
+    for i in range(len(slots)):
+        nums[i] = root.write_policy(trees, slots[i], counts(trees, slots[i], rule), actions[m:], probabilities[m:])
+        m += nums[i]
+    return nums, actions[:m], probabilities[:m]
+
+
+@njit(cache=True, nogil=True)
+def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random: np.ndarray, rule: Rule) -> np.ndarray:
+    """Return an action for each slot, int64 [n], drawn from counts^(1 / temperature[i]); at 0 the first largest."""
+    actions = np.empty(len(slots), np.int64)
+    for i in range(len(slots)):
+        visits = counts(trees, slots[i], rule)
+        chosen = best = int(np.argmax(visits))
+        if temperature[i] > 0:
+            # Relative to the most visited, so that a low temperature cannot overflow.
+            weights = (visits / visits[best]) ** (1.0 / temperature[i])
+            mark = streams.uniform(random, slots[i]) * weights.sum()
+            for k in range(len(weights)):
+                mark -= weights[k]
+                if weights[k] > 0:
+                    chosen = k
+                    if mark < 0:
+                        break
+        actions[i] = trees.edge[slots[i], trees.node[slots[i], 0].first_edge + chosen].edge_action
+    return actions
