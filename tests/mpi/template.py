@@ -21,8 +21,15 @@ def stand_in(address, words):
     """Have the template run `python WORDS` and end as that does."""
     with socket.socket(socket.AF_UNIX) as link:
         link.connect(address)
+
+        def pass_on(number, frame):
+            try:
+                link.send(bytes([number]))
+            except OSError:
+                pass  # the rank has ended
+
         for number in PASSED_ON:
-            signal.signal(number, lambda number, frame: link.send(bytes([number])))
+            signal.signal(number, pass_on)
         request = {"words": words, "folder": os.getcwd(), "environment": dict(os.environ), "parent": os.getppid()}
         request = json.dumps(request | {"umask": os.umask(0)}).encode()
         socket.send_fds(link, [len(request).to_bytes(4, "big")], [0, 1, 2])
@@ -80,7 +87,13 @@ def serve(address):
                     continue
                 link, _ = listener.accept()
                 length, files, _, _ = socket.recv_fds(link, 4, 3)
-                request = json.loads(link.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL))
+                text = link.recv(int.from_bytes(length, "big"), socket.MSG_WAITALL)
+                if len(files) < 3 or not text.endswith(b"}"):  # the stand-in was killed while it asked
+                    for file in files:
+                        os.close(file)
+                    link.close()
+                    continue
+                request = json.loads(text)
                 process = os.fork()
                 if not process:
                     for other in [*selector.get_map().values()]:
@@ -109,7 +122,13 @@ def watch(selector, link, process):
     end = os.pidfd_open(process)
 
     def pass_on():
-        for number in link.recv(64) or [signal.SIGKILL]:
+        if link.fileno() < 0:
+            return  # the rank has ended since the selector looked
+        try:
+            numbers = link.recv(64)
+        except ConnectionError:
+            numbers = b""
+        for number in numbers or [signal.SIGKILL]:
             os.kill(process, number)
 
     def finish():
@@ -119,7 +138,7 @@ def watch(selector, link, process):
         os.close(end)
         try:
             link.sendall(str(status).encode())
-        except BrokenPipeError:
+        except ConnectionError:
             pass  # the stand-in was killed
         link.close()
 
