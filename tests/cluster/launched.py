@@ -23,7 +23,7 @@ SMOKE = [
     "--set",
     "train.replay_ratio=0.1",
 ]
-# Far more games than are played before the run is told to stop; the same quota may be smaller on resume.
+# Far more games than are played before the run is asked to stop. A resumed run may have a smaller quota.
 LONG, SHORT = [*SMOKE, "--num_games", 200000, "--set", "exchange.every_s=0.5"], [*SMOKE, "--num_games", 40]
 
 

@@ -110,7 +110,7 @@ class Machine:
         )
 
     def cut(self, host):
-        """Take a host's link down: nothing reaches it or comes from it, and nobody is told."""
+        """Take a host's link down: nothing reaches it or comes from it, and no process gets an error."""
         self.run("ip", "-n", host, "link", "set", "eth0", "down")
 
     def bring_back(self, host):

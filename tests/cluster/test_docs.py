@@ -1,4 +1,4 @@
-"""The documents' commands for several hosts and for Slurm, run as they stand on hosts of the tests' own.
+"""The documents' commands for several hosts and for Slurm, run as they are written on the hosts of the tests.
 
 Configurations are tiny ones, /shared and /tmp are folders of the test, 10.0.0.K are the hosts' addresses.
 """
@@ -90,8 +90,8 @@ def complete(text):
 
 
 @pytest.mark.slow
-def test_the_pages_about_hosts_and_all_that_name_some(run, meet):
-    """Each command has a run of its own: one that finds its run complete would tell nothing."""
+def test_every_command_for_hosts_succeeds(run, meet):
+    """Each command has a run of its own: one that finds its run complete would show nothing."""
     alone, meetings = [], []
     for k, text in enumerate(text for name in NAMES for text in of_hosts(name)):
         text = re.sub(r"/shared/runs/(connect4|met)\b", f"/shared/runs/{k}", text)
@@ -108,7 +108,7 @@ def test_the_pages_about_hosts_and_all_that_name_some(run, meet):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", WHO_TRAINS, ids=["root_host", "all", "ddp", "mpirun"])
-def test_options_say_who_trains_on_two_hosts(run, tmp_path, text):
+def test_options_choose_the_trainers_on_two_hosts(run, tmp_path, text):
     done = run(f"{text} --config_file configs/connect4.json --logdir /shared/runs/asked")
     roles, keys = WHO_TRAINS[text]
     rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines() if re.match(r"  \d +node", line)]
@@ -123,7 +123,7 @@ def test_options_say_who_trains_on_two_hosts(run, tmp_path, text):
     assert re.search(r"^asked: .* finished$", watched, re.MULTILINE) and "Workers active" in watched
 
 
-def test_the_line_for_gpus_is_refused_without_them(run, tmp_path):
+def test_a_command_for_gpus_is_refused_without_gpus(run, tmp_path):
     [text] = [command.text for command in commands("docs/gpus.md") if "--gpus" in command.text]
     done = run(text, status=2)
     assert done.stderr.count("torch sees 0 GPUs of 4 (--gpus)") == 2
@@ -131,7 +131,7 @@ def test_the_line_for_gpus_is_refused_without_them(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_slurm(slurm_machine, queue, checkout, tmp_path):
+def test_every_command_for_slurm_succeeds(slurm_machine, queue, checkout, tmp_path):
     """The templates ask for whole nodes of a cluster; options of sbatch make them fit this one."""
     small = 'sbatch() { command sbatch --cpus-per-task=4 --mem=1G --time=30 "$@"; }'
     wait = 'until [ -z "$(squeue --noheader)" ]; do sleep 1; done'

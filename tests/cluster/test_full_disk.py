@@ -1,4 +1,4 @@
-"""A run on a full file system, at one write after the other: no torn file, and it goes on when there is room."""
+"""A run whose file system is full at any of its writes leaves no torn file and continues once there is space."""
 
 import re
 import subprocess
@@ -66,9 +66,9 @@ class Disk:
 
 
 @pytest.mark.parametrize("step", [20, slow(10), slow(1)])
-def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
-    """From nothing left to as much as an iteration writes, its segment and its checkpoint: the first write that finds
-    no room is another one each time."""
+def test_a_run_on_a_full_disk_pauses_at_any_write_and_continues_once_there_is_space(machine, checkout, step):
+    """The free space grows from nothing to what an iteration writes (its segment and its checkpoint), so that another
+    write is the first to find no space each time."""
     disk = Disk(machine, checkout, "mpirun", "-np", 2, "-H", "node1:2", "--bind-to", "none", "python", "run_dist.py")
     try:
         disk.wait_for("iteration 4 of", 1)
@@ -92,8 +92,8 @@ def test_a_run_pauses_whatever_it_can_write_no_more(machine, checkout, step):
     assert "nothing is wrong" in disk.do("python -m az_mpi verify disk/run")
 
 
-def test_a_restart_that_finds_no_room_is_tried_again(machine, checkout):
-    """A job is lost while the disk is full; launch goes on once there is room."""
+def test_a_restart_on_a_full_disk_is_repeated_until_there_is_space(machine, checkout):
+    """A job is lost while the disk is full. launch starts it again once there is space."""
     disk = Disk(machine, checkout, "python", "-m", "az_mpi", "launch", "--hosts", "node1:1,node2:1", "--")
     try:
         disk.wait_for("iteration 2 of", 1)

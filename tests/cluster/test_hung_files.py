@@ -77,7 +77,7 @@ class Job:
             time.sleep(0.05)
 
     def hang(self, source="middle"):
-        """Stop the server of the file system, or the one behind it, "real"; nobody is told.
+        """Stop the server of the file system, or the one behind it, "real". No process gets an error.
 
         Where the first has taken a request and cannot answer it, the kernel lets nobody be killed who waits for that.
         So it is stopped while it waits for the next one: in system call 0, and without having read anything more since
@@ -134,7 +134,7 @@ def start(machine, checkout):
 
 
 @pytest.mark.parametrize("behind", [[0], slow([0, 1])])
-def test_who_gets_no_more_at_its_files_leaves_and_the_others_go_on(start, behind):
+def test_a_rank_whose_file_system_hangs_leaves_and_the_others_continue(start, behind):
     job = start(behind)
     job.wait_for(lambda: job.said(f"iteration 3 of {ITERATIONS}"))
     job.hang()
@@ -150,7 +150,7 @@ def test_who_gets_no_more_at_its_files_leaves_and_the_others_go_on(start, behind
     job.check_whole()
 
 
-def test_a_file_system_that_hangs_for_everybody_is_waited_for(start):
+def test_a_job_waits_where_the_file_system_hangs_for_all_ranks(start):
     job = start([0, 1, 2])
     job.wait_for(lambda: job.said(f"iteration 3 of {ITERATIONS}"))
     job.hang()
@@ -163,7 +163,7 @@ def test_a_file_system_that_hangs_for_everybody_is_waited_for(start):
 
 
 @pytest.mark.slow
-def test_where_the_kernel_does_not_let_a_rank_be_killed_the_job_ends_resumable(start):
+def test_a_job_whose_hung_rank_cannot_be_killed_ends_resumable(start):
     job = start([0])
     job.wait_for(lambda: job.said(f"iteration 3 of {ITERATIONS}"))
     job.hang("real")

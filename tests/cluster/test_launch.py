@@ -15,8 +15,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_hostfiles_of_both_forms(launch, checkout):
-    """From a host that is not in the file."""
+def test_hostfiles_of_both_forms_start_the_same_job(launch, checkout):
+    """launch runs on a host that is not in the file."""
     said = launch("--hostfile", "hostfiles/mpich_two_machines", "--np", 3, *SHORT, host="node3").ends(0)
     assert re.findall(r"^  \d  +(node\d)  .*play, train$", said, re.MULTILINE) == ["node1", "node1", "node2"]
     assert status_hosts(checkout) == ("finished", ["node1", "node1", "node2"])
@@ -30,8 +30,8 @@ def test_hostfiles_of_both_forms(launch, checkout):
     assert lines[0] == lines[1] and " -np 4 -H node1:2,node2:2 " in lines[0]
 
 
-def test_without_ssh(launch, checkout):
-    """A stop of one node stops both; started again they go on."""
+def test_two_nodes_without_ssh_stop_together_and_resume(launch, checkout):
+    """A stop of one node stops both. Started again, they resume the run."""
     meet = [("--rendezvous", "meet", "--num_nodes", 2, "--node_index", k) for k in (0, 1)]
     nodes = [launch(*meet[k], "--np", 2, *LONG, host=f"node{k + 1}") for k in (0, 1)]
     nodes[0].wait_for_games()
@@ -56,7 +56,7 @@ def test_suggest_measures_on_the_hosts_of_the_run(machine, checkout):
 
 
 @pytest.mark.slow
-def test_a_lost_host_is_not_taken_for_the_end(launch, checkout):
+def test_a_job_that_loses_a_host_ends_resumable_whatever_mpiruns_status(launch, checkout):
     """mpirun itself ends with status 0 here, now and then with 255."""
     job = launch("--max_restarts", 0, "--hosts", "node1:1,node2:1", *LONG)
     job.wait_for_games()
@@ -68,8 +68,8 @@ def test_a_lost_host_is_not_taken_for_the_end(launch, checkout):
 
 
 @pytest.mark.parametrize("line, seconds", [slow("", 0.5), ("/mpirun ", 0), slow("/mpirun ", 1.5)])
-def test_a_stop_right_after_the_start(launch, checkout, line, seconds):
-    """Wherever it comes: before mpirun runs (143), while it starts its daemons, while ranks load."""
+def test_a_stop_right_after_the_start_ends_launch_in_order(launch, checkout, line, seconds):
+    """The stop comes before mpirun runs (143), while it starts its daemons, or while ranks load."""
     job = launch("--hosts", "node1:1,node2:1", *LONG)
     job.wait_for(lambda: line in job.text())
     time.sleep(seconds)

@@ -1,4 +1,4 @@
-"""Batch jobs under a real Slurm that lose a node, or have less time than the run takes: they come back and finish."""
+"""Batch jobs under a real Slurm that lose a node, or have less time than the run takes, are queued again and finish."""
 
 import json
 import time
@@ -28,7 +28,7 @@ def write_config(path, num_games):
     path.write_text(json.dumps(config))
 
 
-def test_a_job_that_loses_a_node_comes_back_and_finishes(queue, checkout):
+def test_a_job_that_loses_a_node_is_queued_again_and_finishes(queue, checkout):
     write_config(checkout / "config.json", 200000)
     job = queue.submit(
         "--nodes=3",
@@ -56,8 +56,8 @@ def test_a_job_that_loses_a_node_comes_back_and_finishes(queue, checkout):
     assert len(found) == len(set(found)) and before and before <= set(found)
 
 
-def test_a_job_that_loses_the_node_of_mpirun_goes_on_on_others(own_queue, checkout):
-    """Nobody is left to say anything. Slurm, once it is told or has seen it, puts the job back into its queue."""
+def test_a_job_that_loses_the_node_of_mpirun_continues_on_other_nodes(own_queue, checkout):
+    """No process of the job is left. Slurm queues the job again when it knows that the node is lost."""
     queue, machine = own_queue, own_queue.machine
     write_config(checkout / "config.json", 200000)
     job = queue.submit(

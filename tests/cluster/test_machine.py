@@ -1,4 +1,4 @@
-"""The tests' own hosts: apart from each other, from this machine, and gone when nobody holds them."""
+"""The hosts of tests are apart from each other and from this machine, and end with the session that made them."""
 
 import os
 import signal
@@ -23,14 +23,14 @@ def test_hosts_have_names_addresses_and_silent_ssh(machine):
             assert (done.stdout, done.stderr) == (f"{other}\n", "")
 
 
-def test_nothing_of_it_is_seen_outside(machine):
+def test_a_machines_hosts_are_not_seen_outside_of_it(machine):
     assert machine.run("hostname").stdout == "head\n" and socket.gethostname() not in ("head", *machine.hosts)
     assert "bridge" in machine.run("ip", "link").stdout
     assert not Path("/sys/class/net/bridge").exists() and "10.77.0." not in Path("/etc/hosts").read_text()
     assert not [host for host in machine.hosts if Path("/run/netns", host).exists()]
 
 
-def test_two_machines_at_once_and_the_loss_of_a_host(machine):
+def test_two_machines_do_not_share_hosts_and_a_host_can_be_lost(machine):
     other = Machine(num_hosts=2)
     try:
         assert other.hosts == ["node1", "node2"]
@@ -45,7 +45,7 @@ def test_two_machines_at_once_and_the_loss_of_a_host(machine):
 HOLD = "from machine import Machine; m = Machine(1); print(m._first, flush=True); input()"
 
 
-def test_a_killed_session_takes_its_hosts_with_it(machine):
+def test_hosts_end_with_a_killed_session(machine):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD],
         cwd=Path(__file__).parent,
@@ -63,7 +63,7 @@ def test_a_killed_session_takes_its_hosts_with_it(machine):
         time.sleep(0.05)
 
 
-def test_what_is_missing_is_named():
+def test_missing_programs_are_named():
     assert (
         "root" in why_not({"sh": "dash"})
         if os.geteuid()

@@ -54,7 +54,7 @@ def rows(folder, name):
     return np.concatenate(found)
 
 
-def test_all_templates_are_here():
+def test_all_templates_are_tested():
     assert TEMPLATES == ["array_seeds.sh", "eval.sh", "selfplay_cpu_train_gpu.sh", "train.sh", "train_multinode.sh"]
 
 
@@ -67,7 +67,7 @@ def test_a_template_is_accepted_as_it_is(queue, name):
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_template_says_what_it_needs_and_nothing_of_a_site(name):
+def test_a_template_asks_for_resources_and_names_nothing_of_a_site(name):
     text = (ROOT / "slurm" / name).read_text()
     options = re.findall(r"^#SBATCH --([a-z-]+)(?:=(\S+))?$", text, re.MULTILINE)
     assert not {"account", "partition", "qos", "mail-user"} & {option for option, _ in options}
@@ -83,7 +83,7 @@ def table(said):
     return [(row[0], row[1], row[-1]) for row in rows]
 
 
-def test_train_multinode(queue, checkout):
+def test_train_multinode_places_two_ranks_on_each_of_two_nodes(queue, checkout):
     _, said = queue.finish(
         *SMALL, "--nodes=2", "--ntasks-per-node=2", "slurm/train_multinode.sh", *SMOKE, *SHORT, "--logdir", "run"
     )
@@ -91,7 +91,7 @@ def test_train_multinode(queue, checkout):
     assert "complete: iteration 1 of 1" in said
 
 
-def test_srun_that_starts_ranks_without_mpi_is_told(queue, checkout):
+def test_srun_without_mpi_is_refused_with_the_cure(queue, checkout):
     """The tests' Slurm has no PMIx: each task finds itself alone."""
     python = f"srun --ntasks=2 .venv/bin/python run_dist.py {' '.join(SMOKE)} --logdir run"
     _, said = queue.finish(*SMALL, "--ntasks=2", f"--wrap={python}", status=2)
@@ -107,7 +107,7 @@ def test_each_seed_of_an_array_has_its_run(queue, checkout):
     assert not np.array_equal(*(rows(run, "positions/action") for run in runs))  # their games' ids may be the same
 
 
-def test_cores_and_gpus_of_ranks(queue, checkout, tmp_path):
+def test_each_rank_gets_the_cores_and_gpus_that_its_script_asks_for(queue, checkout, tmp_path):
     """On the second node too a rank may use all cores that its tasks have there, not only one task's."""
     replace_run_dist(checkout, "say_cores.py")
     queue.finish(
@@ -175,25 +175,25 @@ def test_ranks_of_cpu_nodes_play_and_do_not_train(queue, checkout):
 
 
 @pytest.mark.parametrize("status", [2, slow(70), slow(1)])
-def test_an_error_ends_the_job_for_good(queue, checkout, status):
+def test_a_job_that_ends_with_an_error_is_not_queued_again(queue, checkout, status):
     replace_run_dist(checkout, "leave.py")
     facts, said = queue.finish(*SMALL, "slurm/train.sh", status, status=status)
     assert facts["JobState"] == "FAILED" and facts["Restarts"] == "0" and f"ended with status {status}" in said
 
 
-def test_a_wrong_option_is_told_and_ends_the_job(queue, checkout):
+def test_a_wrong_option_is_reported_and_ends_the_job(queue, checkout):
     facts, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, "--batchsize", "3", status=2)
     assert "did you mean --batch_size?" in said and facts["Restarts"] == "0"
 
 
-def test_resumable_ends_are_queued_again_at_most_so_often(queue, checkout):
+def test_a_resumable_job_is_queued_again_up_to_a_limit(queue, checkout):
     replace_run_dist(checkout, "leave.py")
     facts, said = queue.finish(*SMALL, "slurm/train.sh", 75, status=75, REQUEUES_MAX=1)
     assert facts["Restarts"] == "1" and "start 2 on node1: ended with status 75" in said
     assert "not queued again after 1 times" in said
 
 
-def test_a_job_whose_mpirun_misses_a_daemon_comes_back(queue, checkout):
+def test_a_job_whose_mpirun_misses_a_daemon_is_queued_again(queue, checkout):
     replace_run_dist(checkout, "miss_a_daemon.py")
     facts, said = queue.finish(*SMALL, "slurm/train.sh", *SMOKE, "--logdir", "run")
     assert facts["Restarts"] == "1" and "status 255, but the run is not finished: a node was lost" in said
@@ -203,7 +203,7 @@ def test_a_job_whose_mpirun_misses_a_daemon_comes_back(queue, checkout):
     assert facts["Restarts"] == "0"
 
 
-def test_from_elsewhere_a_job_says_what_is_wrong(queue, checkout):
+def test_a_script_submitted_from_another_folder_says_what_is_wrong(queue, checkout):
     facts, said = queue.finish(
         *SMALL, f"--chdir={checkout.parent}", f"--output={checkout}/%x-%j.out", "slurm/train.sh", *SMOKE, status=2
     )
@@ -216,7 +216,7 @@ def test_from_elsewhere_a_job_says_what_is_wrong(queue, checkout):
 @pytest.mark.parametrize(
     "options, ranks", [slow([*SMALL, "slurm/train.sh"], 2), (mixed(1, 2), 3)], ids=["one node", "mixed"]
 )
-def test_a_job_that_is_told_stops_and_comes_back(queue, checkout, options, ranks):
+def test_a_signalled_job_stops_and_is_queued_again(queue, checkout, options, ranks):
     replace_run_dist(checkout, "until_told.py")
     job = queue.submit(*options, 2, "starts")
     for rank in range(ranks):
@@ -229,7 +229,7 @@ def test_a_job_that_is_told_stops_and_comes_back(queue, checkout, options, ranks
 
 
 @pytest.mark.parametrize("grace, nodes", [slow(None, 1), ("TERM", 2), ("USR1", 2)])
-def test_a_preempted_job_comes_back_with_every_game_once(own_queue, checkout, grace, nodes):
+def test_a_preempted_job_is_queued_again_and_stores_every_game_once(own_queue, checkout, grace, nodes):
     """grace: the signal that Slurm sends a minute before it kills the job. USR1 reaches the script; TERM only reaches
     what srun has started, MPI's daemons."""
     if grace == "USR1":
@@ -270,7 +270,7 @@ def test_a_preempted_job_comes_back_with_every_game_once(own_queue, checkout, gr
     assert Counter(number >> 40 for number in found) == {iteration: num_games for iteration in range(3)}
 
 
-def test_a_job_that_is_to_end_stays_away_and_the_next_ones_train_and_evaluate(queue, checkout):
+def test_a_job_told_to_end_is_not_queued_again_and_later_jobs_train_and_evaluate(queue, checkout):
     """Its games are durable at once."""
     words = [*SMALL, "slurm/train.sh", *SMOKE, *SHORT, "--logdir", "run", "--num_games"]
     job = queue.submit(*words, 200000, "--set", "exchange.every_s=0.5")
@@ -303,14 +303,14 @@ def test_a_job_that_is_to_end_stays_away_and_the_next_ones_train_and_evaluate(qu
 
 
 @pytest.mark.slow
-def test_a_job_near_its_time_limit_comes_back(queue, checkout):
+def test_a_job_near_its_time_limit_is_queued_again(queue, checkout):
     """Slurm itself sends USR1, 20 to 50 s before the limit; a job that did not stop would be ended as TIMEOUT."""
     replace_run_dist(checkout, "until_told.py")
     facts, said = queue.finish(*SMALL, "--time=1", "--signal=B:USR1@20", "slurm/train.sh", 2, "starts")
     assert facts["Restarts"] == "1" and said.count("USR1: stopping") == 1
 
 
-def test_a_task_of_an_array_comes_back_alone(queue, checkout):
+def test_a_stopped_task_of_an_array_is_queued_again_alone(queue, checkout):
     """Also the one whose number is that of the array, which would mean all tasks."""
     replace_run_dist(checkout, "until_told.py")
     (checkout / "tasks.sh").write_text("#!/bin/bash\nsource slurm/common.sh\nrun_dist 2 task-$SLURM_ARRAY_TASK_ID\n")
@@ -328,7 +328,7 @@ def test_a_task_of_an_array_comes_back_alone(queue, checkout):
     assert [part["Restarts"] for part in queue.wait(job, "COMPLETED")] == ["1", "1"]
 
 
-def test_a_cancelled_job_stays_away(queue, checkout):
+def test_a_cancelled_job_is_not_queued_again(queue, checkout):
     replace_run_dist(checkout, "until_told.py")
     job = queue.submit(*SMALL, "slurm/train.sh", 2, "starts")
     queue.wait_for_file(checkout / "starts/start-1-rank-1", job)

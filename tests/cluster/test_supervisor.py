@@ -1,4 +1,4 @@
-"""The watch that launch keeps: hosts that are lost and come back, a killed mpirun, and what its user asks for."""
+"""The supervision by launch: hosts that are lost and return, a killed mpirun, and requests of its user."""
 
 import json
 import re
@@ -26,7 +26,7 @@ def start(checkout):
     return json.loads((checkout / "run/status.json").read_text())["start"]
 
 
-def test_a_host_that_loses_its_power_and_comes_back(launch, machine, checkout):
+def test_a_job_restarts_without_a_host_that_lost_power_and_with_it_once_it_returns(launch, machine, checkout):
     job = launch("--hosts", "node1:1,node2:1,node3:1", *LONG)
     job.wait_for_games()
     before, begun = ids(checkout), time.monotonic()
@@ -48,7 +48,9 @@ def test_a_host_that_loses_its_power_and_comes_back(launch, machine, checkout):
 
 
 @pytest.mark.slow  # tests/unit/test_launch_rendezvous.py has a node that dies, and the test above a power cut
-def test_a_node_without_ssh_that_loses_its_power_and_comes_back(launch, machine, checkout):
+def test_a_job_without_ssh_restarts_without_a_node_that_lost_power_and_with_it_once_it_returns(
+    launch, machine, checkout
+):
     def start(index):
         return launch("--rendezvous", "meet", "--num_nodes", 3, "--node_index", index, *LONG, host=f"node{index + 1}")
 
@@ -72,7 +74,7 @@ def test_a_node_without_ssh_that_loses_its_power_and_comes_back(launch, machine,
 
 
 @pytest.mark.slow  # test_full_disk.py has one as well, and tests/unit/test_supervisor.py
-def test_a_killed_mpirun(launch, machine, checkout):
+def test_a_job_whose_mpirun_is_killed_restarts(launch, machine, checkout):
     job = launch("--hosts", "node1:1,node2:1", *LONG)
     job.wait_for_games()
     before, first = ids(checkout), start(checkout)
@@ -87,7 +89,7 @@ def test_a_killed_mpirun(launch, machine, checkout):
     assert before and before < ids(checkout)
 
 
-def test_hosts_are_added_and_removed(launch, machine, checkout):
+def test_a_job_restarts_on_the_hosts_that_are_added_and_removed(launch, machine, checkout):
     def ask(*words, status=0):
         done = machine.run("python", "-m", "az_mpi", "hosts", "run", *words, host="node3", cwd=checkout)
         assert done.returncode == status and "Traceback" not in done.stderr, done.stdout + done.stderr
@@ -119,10 +121,10 @@ def test_hosts_are_added_and_removed(launch, machine, checkout):
 
 
 @pytest.mark.parametrize("come_back", [False, slow(True)])
-def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine, checkout, come_back):
-    """A rank on another host than root's is killed, then root: the last one goes on. All are started again half a
-    minute after the first start (nightly): on a busy machine perhaps before root is killed, so the short test puts it
-    off."""
+def test_survivors_on_other_hosts_continue_and_later_all_ranks_restart(launch, machine, checkout, come_back):
+    """A rank on another host than root's is killed, then root, and the last one continues. launch starts all again half
+    a minute after the first start (nightly). On a busy machine that may be before root is killed, so the short test
+    delays it."""
 
     def kill_rank(rank, host):
         script = """for pid in $(ip netns pids "$0"); do
@@ -148,9 +150,9 @@ def test_survivors_on_other_hosts_go_on_and_all_ranks_come_back(launch, machine,
     assert "the job is lost" not in said and before and before < ids(checkout)
 
 
-def test_a_rank_killed_before_it_has_joined(launch, machine, checkout):
-    """On another host than mpirun's, as soon as its watchdog is there. MPI tells nobody: without the watchdog the
-    others would wait in MPI_Init."""
+def test_a_job_whose_rank_is_killed_before_it_joins_restarts(launch, machine, checkout):
+    """The rank is on another host than mpirun, and is killed as soon as its watchdog runs. MPI reports no loss then:
+    without the watchdog the others would wait in MPI_Init."""
     script = """words() { tr '\\0' '\\n' <"/proc/$pid/$1"; }
         until pid=$(for pid in $(ip netns pids "$0"); do
             words environ | grep -qx OMPI_COMM_WORLD_LOCAL_RANK=1 && words cmdline | grep -q 'watchdog.main()' &&

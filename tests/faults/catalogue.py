@@ -1,4 +1,4 @@
-"""Faults as data: what is done to which rank, at which passage of which phase. A trial is made from its seed alone.
+"""Faults as data: an action on a rank at a passage of a phase. A trial is made from its seed alone.
 
 Ranks are named by their numbers at the start. An injection is what one rank does to the job; its action is one of
 
@@ -55,10 +55,10 @@ OPTIONS = {
 
 @dataclass(frozen=True)
 class Fault:
-    """action: as above; the targets "self", "two" and "all" stand for ranks. statuses: mpirun's that are documented for
-    it, where 0 is only so for a run that is complete. others_stay: ranks that were not hit continue, or leave in order:
-    all they have given to an exchange must be stored; else what was to be seen on disk. weight: how often it is
-    drawn."""
+    """action: as above; the targets "self", "two" and "all" stand for ranks. statuses: those of mpirun that are
+    documented for the fault; 0 only where the run is complete. others_stay: whether ranks that were not hit continue,
+    or leave in order, so that all games that they gave to an exchange must be stored; else only the games that were
+    seen on disk must be. weight: how often the fault is drawn."""
 
     action: tuple
     statuses: tuple = (0,)

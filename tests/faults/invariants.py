@@ -19,11 +19,11 @@ def check(outcome):
 
 
 def bounded_time(outcome):
-    """It ended or went on in bounded time."""
+    """Every job ended, or its survivors continued, in bounded time."""
     late = [f"the {name} job was not over in time" for name, job in jobs(outcome) if job.status is None]
     fired, going = outcome.first.times("fired"), outcome.first.times("going on")
     if fired and going and going[-1] - fired[-1] > GOING_ON_S:
-        late.append(f"the survivors went on {going[-1] - fired[-1]:.1f} s after the last loss")
+        late.append(f"the survivors continued {going[-1] - fired[-1]:.1f} s after the last loss")
     return late
 
 
@@ -36,7 +36,7 @@ def documented_status(outcome):
         broken.append(f"status {outcome.first.status} instead of {' or '.join(map(str, statuses))}")
     left = [event["ranks"] for event in outcome.first.events if event["event"] == "going on"]
     if left and min(left) < outcome.trial.ranks - len(outcome.trial.victims):
-        broken.append(f"only {min(left)} of {outcome.trial.ranks} ranks went on: one died that nobody had killed")
+        broken.append(f"only {min(left)} of {outcome.trial.ranks} ranks continued: one died that nobody had killed")
     if outcome.last.status == 0 and "Traceback" in outcome.last.output:
         broken.append("status 0, and a traceback in what was said")
     if outcome.again and outcome.again.status not in (0, None):
@@ -70,7 +70,7 @@ def same_weights(outcome):
 
 def every_game_once(outcome):
     """Every game that was acknowledged is stored exactly once: those that could be seen on disk at any time; and where
-    ranks went on or left in order, those that any had given to an exchange which was completed, and those that ranks
+    ranks continued or left in order, those that any had given to an exchange which was completed, and those that ranks
     which live had begun to give to one."""
     there = Counter(stored(outcome.run))
     needed = {game for ids in outcome.last.visible.values() for game in ids or []}
@@ -106,7 +106,7 @@ def one_step_at_most(outcome):
             lost = True
         elif event["event"] == "going on" and lost:  # the first rank to do so
             if taken > event["steps"] + most:
-                broken.append(f"after {taken} steps the survivors went on from {event['steps']}")
+                broken.append(f"after {taken} steps the survivors continued from {event['steps']}")
             lost, taken = False, event["steps"]
     return broken
 
@@ -156,7 +156,7 @@ def stored(run):
         try:
             found += segment.read(path, game).games["id"].tolist()
         except segment.SegmentError:
-            pass  # files_whole tells of it
+            pass  # files_whole reports that
     return found
 
 

@@ -42,7 +42,7 @@ def summary(results):
     """Return rows (fault, trials, broken, upper bound, median and 99 % point of going_on_s, 99 % point of left_s), all
     of them first. A point of nothing is None.
 
-    Trials whose fault never came to pass, since the run was over before, are left out."""
+    Trials whose fault never happened, since the run was over before, are left out."""
     hit = [result for result in results if result["injected"]]
     groups = {"all of these": hit} if hit else {}
     for fault in catalogue.FAULTS:

@@ -14,9 +14,9 @@ from marks import slow
 pytestmark = pytest.mark.mpi
 
 # Between them: every rank but one dies; root dies in the rename of the last checkpoint, with a recovery broken off, and
-# in the last report; root hangs; a whole mpirun is broken off; a job is told to stop. Nightly also what the next test
-# has in one job, and a full disk (105), which tests/cluster has too.
-# Each is early enough in its phase to come to pass however fast the machine is.
+# in the last report; root hangs; a whole mpirun is killed; a job is asked to stop. The nightly tests also have the
+# faults that the next test has in one job, and a full disk (105), which tests/cluster has too.
+# Each fault is early enough in its phase to happen on a machine of any speed.
 SEEDS = (*map(slow, (8, 105, 239, 1801)), 9, 16, 101, 111, 126, 734)
 
 
@@ -27,7 +27,7 @@ def test_every_invariant_holds_after_a_fault(seed, tmp_path):
 
 
 @pytest.mark.timeout(600)
-def test_one_rank_after_another_is_lost_in_different_phases(tmp_path):
+def test_every_invariant_holds_where_ranks_are_lost_one_after_another_in_different_phases(tmp_path):
     """One dies in an allreduce; then root between a segment's writing and its rename, and the next root cannot read for
     a second; then that one in the rename of a checkpoint, so that one rank alone is left."""
     kills = [(3, "train", 48, 0), (0, "segment", 2, 1), (1, "checkpoint", 2, 2)]  # each behind the recovery before it
@@ -37,14 +37,14 @@ def test_one_rank_after_another_is_lost_in_different_phases(tmp_path):
     one = Trial(0, "kill all but one in turn", 4, tuple(faults), options)
     outcome = trial.perform(one, tmp_path)
     check(outcome, one)
-    # Each recovery stores all games before the next loss: those of the dead are excused here no less.
+    # Each recovery stores all games before the next loss, so that no game of a dead rank may be missing either.
     assert not invariants.ids_of(outcome, "given", range(4)) - set(invariants.stored(outcome.run))
     assert any(event["event"] == "unread" for event in outcome.first.events)
 
 
 @pytest.mark.timeout(600)
-def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
-    """One more dies when the others are ready to continue. Heartbeats that they left behind would end the job."""
+def test_a_recovery_broken_off_by_one_more_loss_leaves_no_heartbeat_behind(tmp_path):
+    """One more rank dies when the others are ready to continue. Heartbeats that they left behind would end the job."""
     faults = [
         Injection(rank, phase, passage, ["signal", [rank], 9])
         for rank, phase, passage in ((3, "train", 20), (2, "recovery", catalogue.RECOVERY))
@@ -69,8 +69,8 @@ def test_a_recovery_undone_by_one_more_loss_leaves_nothing_that_beats(tmp_path):
         (2, "rescue", 1, 3, {47, 48, 49, 50}),  # another one, in the middle of that
     ],
 )
-def test_what_a_lone_trainer_had_come_to_survives_it_and_one_more(tmp_path, other, moment, passage, every, steps):
-    """Weights have gone back once, to the beginning; then the trainer dies with a copy under way."""
+def test_steps_of_a_lone_trainer_survive_its_loss_and_one_more(tmp_path, other, moment, passage, every, steps):
+    """The weights have returned to the beginning once. Then the trainer dies with a copy under way."""
     copies = 100 if every == 1 else 50 + 50 // every  # passages: one before each step and one behind each copy
     faults = [
         Injection(0, "train", 20, ["nan", 6]),
@@ -87,8 +87,8 @@ def test_what_a_lone_trainer_had_come_to_survives_it_and_one_more(tmp_path, othe
 
 
 @pytest.mark.timeout(600)
-def test_steps_are_kept_where_root_dies_while_the_job_leaves(tmp_path):
-    """The others save what root was about to."""
+def test_the_other_ranks_save_the_steps_where_root_dies_while_the_job_leaves(tmp_path):
+    """The other ranks save the steps that root was about to save."""
     actions = (Injection(1, "train", 20, ["signal", [1], 12]), Injection(0, "leave", 1, ["signal", [0], 9]))
     one = Trial(0, "kill root while the job leaves", 3, actions, catalogue.OPTIONS | {"train.ranks": "all"})
     outcome = trial.perform(one, tmp_path)
@@ -101,4 +101,4 @@ def check(outcome, replay):
     result = trial.measure(outcome)
     output = "\n".join(job.output[-3000:] + job.stacks for job in (outcome.first, outcome.again) if job)
     assert not result["broken"], f"{replay}\n{result}\n{output}"
-    assert result["injected"] == len(outcome.trial.injections), "a fault never came to pass"
+    assert result["injected"] == len(outcome.trial.injections), "a fault never happened"

@@ -1,4 +1,4 @@
-"""Each invariant holds where all is well, and tells of what it is there for; and how trials are made and counted."""
+"""Each invariant holds after a sound trial and finds its mistake. Trials are made and counted as defined."""
 
 import csv
 import json
@@ -61,12 +61,12 @@ def well(tmp_path):
     return Outcome(KILL, run, Job(status=0, seconds=20.0, events=events, visible=seen))
 
 
-def test_all_is_well(well):
+def test_a_sound_trial_breaks_no_invariant(well):
     assert invariants.check(well) == []
     assert long.summary([trial.measure(well)])[0][:3] == ("all of these", 1, 0)
 
 
-def test_bounded_time(well):
+def test_bounded_time_finds_a_job_that_hangs_and_a_slow_recovery(well):
     assert invariants.bounded_time(well) == []
     well.first.events.append(event("going on", 2, FIRED["time"] + invariants.GOING_ON_S + 1))
     assert "31.0 s after" in invariants.bounded_time(well)[0]
@@ -74,7 +74,7 @@ def test_bounded_time(well):
     assert invariants.bounded_time(well) == ["the first job was not over in time"]
 
 
-def test_documented_status(well):
+def test_documented_status_finds_other_exit_statuses_lost_ranks_and_tracebacks(well):
     assert invariants.documented_status(well) == []
     for status in (1, 70, 75, 137, -9):
         assert f"status {status} instead of 0" in invariants.documented_status(replace(well, first=Job(status)))[0]
@@ -85,13 +85,13 @@ def test_documented_status(well):
     well.first.output = "Traceback (most recent call last)"
     assert invariants.documented_status(well) == ["status 0, and a traceback in what was said"]
     well.first.events[2]["ranks"], well.first.output = 1, ""
-    assert "only 1 of 3 ranks went on" in invariants.documented_status(well)[0]
+    assert "only 1 of 3 ranks continued" in invariants.documented_status(well)[0]
     well.first.events[2]["ranks"] = 2
     more = replace(well, trial=replace(KILL, options={"iterations": 2}))
     assert invariants.documented_status(more) == ["status 0, and the newest checkpoint is of iteration 1"]
 
 
-def test_same_weights(well):
+def test_same_weights_finds_ranks_that_differ(well):
     assert invariants.same_weights(well) == []
     events = well.first.events
     well.first.events = [*events, weights(0, "a", 6), weights(2, "b", 6)]
@@ -102,7 +102,7 @@ def test_same_weights(well):
     assert "different points" in invariants.same_weights(well)[0]
 
 
-def test_every_game_once(well):
+def test_every_game_once_finds_lost_and_doubled_games(well):
     assert invariants.every_game_once(well) == []
     well.first.visible["000000-001.h5"] = [70, 71]
     assert "2 games that could be seen on disk are gone: [70, 71]" in invariants.every_game_once(well)[0]
@@ -140,7 +140,7 @@ def test_every_game_once(well):
         ("all", "tt", 1, 2, True),
     ],
 )
-def test_one_step_at_most(well, trainers, victims, every, lost, broken):
+def test_one_step_at_most_finds_each_further_step_lost(well, trainers, victims, every, lost, broken):
     """victims: in which phase each rank is killed, training or recovery, or not at all."""
     assert invariants.one_step_at_most(well) == []
     phases = {"t": "train", "r": "recovery"}
@@ -153,11 +153,11 @@ def test_one_step_at_most(well, trainers, victims, every, lost, broken):
     steps = [event("step", 0, 9.0, number=number) for number in range(1, 6 + lost)]
     after = [event("step", 2, 12.0, number=number) for number in range(6, 20)]  # taken again
     well.first.events = [*after, event("going on", 0, 13.0, ranks=2, steps=5), *steps, *well.first.events]
-    expected = [f"after {5 + lost} steps the survivors went on from 5"] if broken else []
+    expected = [f"after {5 + lost} steps the survivors continued from 5"] if broken else []
     assert invariants.one_step_at_most(well) == expected
 
 
-def test_files_whole(well):
+def test_files_whole_finds_damaged_and_missing_files(well):
     assert invariants.files_whole(well) == []
     (well.run / "games" / ".000000-001.h5.1.tmp").write_text("of a killed writer")
     assert invariants.files_whole(well) == []
@@ -173,7 +173,7 @@ def test_files_whole(well):
     assert any("checkpoints/000001" in text for text in invariants.files_whole(well))
 
 
-def test_nothing_left(well):
+def test_nothing_left_finds_processes_ports_and_files(well):
     assert invariants.nothing_left(well) == []
     held = lock.Lock.take(well.run, [lock.me()], 1)
     assert "taken for a living job's" in invariants.nothing_left(well)[0]
@@ -194,7 +194,7 @@ def test_nothing_left(well):
     assert len(invariants.nothing_left(well)) == 2
 
 
-def test_what_a_job_leaves_is_seen(tmp_path):
+def test_a_process_and_files_left_by_a_job_are_noticed(tmp_path):
     """Processes by their environment, with their ports; files in memory and in TMPDIR; segments that are torn."""
     code = "import socket, sys, time; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
     child = subprocess.Popen(
@@ -226,7 +226,7 @@ def test_what_a_job_leaves_is_seen(tmp_path):
     assert job.visible == {"000000-000.h5": None} and "could be seen and not be read" in job.left[-1]
 
 
-def test_a_port_that_still_listens_is_reported(tmp_path, monkeypatch):
+def test_a_port_that_still_listens_is_noticed(tmp_path, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         job = Job(ports={server.getsockname()[1]})
         trial.look_for_rest(job, tmp_path)
@@ -256,7 +256,7 @@ def test_a_trial_is_made_from_its_seed_alone():
             assert one.victims == [0, 1, 2]
 
 
-def test_bounds_and_percentiles():
+def test_counts_of_trials_have_bounds_and_percentiles():
     assert long.upper_bound(0, 300) == pytest.approx(1 - 0.05 ** (1 / 300))
     assert long.upper_bound(0, 300) == pytest.approx(3 / 300, rel=0.01)
     assert long.upper_bound(1, 10) == pytest.approx(0.3942, abs=1e-4)  # of the tables of Clopper and Pearson

@@ -1,6 +1,6 @@
-"""One trial: a job with a fault in it, watched from outside; then, where it did not end with 0, the same command again.
+"""One trial: a job with a fault is watched from outside. Where it did not end with 0, the same command is run again.
 
-python tests/faults/trial.py SEED [--folder FOLDER]     what a failing trial tells you to run
+python tests/faults/trial.py SEED [--folder FOLDER]     a failing trial prints this command
 """
 
 import argparse
@@ -53,7 +53,7 @@ class Job:
 
 @dataclass
 class Outcome:
-    """A trial, what came of it, and where. again: the job that resumed, None where the first one ended with 0."""
+    """A trial, its jobs and its folder. again: the job that resumed, None where the first one ended with 0."""
 
     trial: object
     run: Path
@@ -281,7 +281,7 @@ def measure(outcome):
         "seconds": round(first.seconds, 2),
     }
     if fired and noticed and going and going[-1] >= fired[-1]:
-        result["going_on_s"] = round(going[-1] - fired[-1], 3)  # from the last loss until its last survivor goes on
+        result["going_on_s"] = round(going[-1] - fired[-1], 3)  # from the last loss until its last survivor continues
         result["noticed_s"] = round(min(noticed) - fired[0], 3)  # from the first loss until a rank knows of it
     if fired and first.status == 75:
         result["left_s"] = round(first.ended - fired[-1], 3)  # until all is durable, and a moment more
@@ -310,7 +310,7 @@ def main(arguments):
     parser = argparse.ArgumentParser(
         prog="python tests/faults/trial.py",
         allow_abbrev=False,
-        description="Run the trial of one seed and print what came of it as JSON.",
+        description="Run the trial of one seed and print the result as JSON.",
     )
     parser.add_argument("seed", type=int, metavar="SEED")
     parser.add_argument("--folder", type=Path, help="an empty folder in which everything stays (default: nothing does)")

@@ -1,9 +1,15 @@
 """Starting real MPI jobs from tests."""
 
+import os
+import shutil
 import subprocess
+import sys
+import tempfile
+from pathlib import Path
 
 import pytest
-from jobs import PROGRAMS, ROOT, SMOKE, command
+import template
+from jobs import HYDRA, PROGRAMS, ROOT, SMOKE, command
 
 
 @pytest.fixture
@@ -13,11 +19,45 @@ def without_gpus(monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def mpirun():
-    """Return run(ranks, *arguments, status=0): start Python on that many ranks and return the finished process."""
+def forked():
+    """Return forked(environment): the words that start a rank from a template (see template.py), or None.
 
-    def run(ranks, *arguments, status=0, timeout=240):
+    A library may read a variable of the environment when it is loaded. So only ranks with the environment of the
+    template come from it. Variables of a job, which mpirun or Slurm sets, may differ."""
+    folder, processes = Path(tempfile.mkdtemp(prefix="az_mpi-")), []
+
+    def of_libraries(environment):
+        return {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST" and not k.startswith("PMI_")}
+
+    known = of_libraries(command(1, [])[1])
+
+    def forked(environment):
+        if HYDRA or of_libraries(environment) != known:
+            return None
+        if not processes:
+            words = [sys.executable, "-c", "import template; template.main()", folder / "socket"]
+            path = os.pathsep.join([str(Path(template.__file__).parent), known["PYTHONPATH"]])
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+            processes.append(subprocess.Popen(words, cwd=ROOT, env=known | {"PYTHONPATH": path}, **pipes))
+            assert processes[0].stdout.readline() == "ready\n"
+        return [sys.executable, "-IS", template.__file__, folder / "socket"]
+
+    yield forked
+    for process in processes:
+        process.communicate()
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="session")
+def mpirun(forked):
+    """Return run(ranks, *arguments, status=0): start Python on that many ranks and return the finished process.
+
+    fresh: each rank is a Python of its own, which is not forked from the template."""
+
+    def run(ranks, *arguments, status=0, timeout=240, fresh=False):
         words, environment = command(ranks, arguments)
+        if not fresh and (python := forked(environment)):
+            words, _ = command(ranks, arguments, python=python)
         done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=timeout)
         assert done.returncode == status, f"status {done.returncode}\n{done.stdout[-4000:]}\n{done.stderr[-4000:]}"
         return done
@@ -69,7 +109,7 @@ def program(mpirun):
     def run(ranks, name, *arguments):
         num = len(arguments) if name == "several" else 1
         done = mpirun(ranks, PROGRAMS / f"{name}.py", *arguments)
-        # Each rank says so at its end: a program that ended early has not tested anything.
+        # Each rank prints that at its end: a program that ended early has not tested anything.
         assert done.stdout.count("all checks passed") == num * ranks, done.stdout + done.stderr
         return done
 

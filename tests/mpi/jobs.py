@@ -12,10 +12,10 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 LAUNCHER = Path(sys.executable).parent / "mpirun"
-# MPICH's hydra takes as many ranks as it is asked for, and knows no slots behind a host's name.
+# MPICH's hydra starts any number of ranks on a host and knows no slots behind a host's name.
 HYDRA = "HYDRA" in subprocess.run([LAUNCHER, "--version"], capture_output=True, text=True, check=True).stdout
 SMOKE = "configs/smoke.json"
-# One small network, every part of a run, in seconds.
+# A run with a small network and all its parts takes seconds.
 SMALL = [
     "--set",
     "selfplay.deterministic=true",
@@ -31,12 +31,14 @@ SMALL = [
 BACKENDS = ["ddp"] if HYDRA else ["horovod", "ddp"]  # Horovod is built against .venv's MPI
 
 
-def command(ranks, arguments, options=()):
-    """Return (words, environment) that start Python on that many ranks of this machine. options: of mpirun."""
+def command(ranks, arguments, options=(), python=(sys.executable,)):
+    """Return (words, environment) that start Python on that many ranks of this machine.
+
+    options: of mpirun. python: the words that start Python."""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", PYTHONPATH=str(ROOT))
-    # More ranks than cores are meant here, on any machine.
+    # The tests start more ranks than there are cores.
     hosts = ["-hosts", "localhost"] if HYDRA else ["-H", f"localhost:{ranks}"]
-    words = [LAUNCHER, *options, "-np", ranks, *hosts, "--bind-to", "none", sys.executable, *arguments]
+    words = [LAUNCHER, *options, "-np", ranks, *hosts, "--bind-to", "none", *python, *arguments]
     return [str(word) for word in words], environment
 
 

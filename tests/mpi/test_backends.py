@@ -56,7 +56,7 @@ def test_a_subset_of_the_ranks_trains(mpirun, backend, tmp_path):
     assert ("has no ULFM here: a lost rank ends the job" in done.stdout) == ("az_mpi on Open MPI" not in done.stdout)
 
 
-def test_without_horovod_torchs_own_trains_and_horovod_is_refused(mpirun, tmp_path):
+def test_without_horovod_torch_distributed_trains_and_horovod_is_refused(mpirun, tmp_path):
     (tmp_path / "horovod").mkdir()
     (tmp_path / "horovod" / "__init__.py").write_text("raise ImportError('libhorovod.so: not here')\n")
     launch = [

@@ -1,4 +1,4 @@
-"""Every benchmark runs, as small as can be. Of its figures nothing is asserted but that there are some."""
+"""Every benchmark runs with the smallest sizes. The tests assert only that it prints finite figures."""
 
 import json
 import math
@@ -58,7 +58,7 @@ def test_every_benchmark_can_be_imported():
     assert done.returncode == 0, done.stderr
 
 
-# It says 1,000 simulations a second, less where it has to wait for a core.
+# It prints 1,000 simulations a second, fewer where it has to wait for a core.
 OTHER = """
 import time
 n = 0
@@ -70,7 +70,7 @@ while True:
 
 
 @pytest.mark.slow
-def test_another_program_takes_turns_with_ours(tmp_path):
+def test_the_benchmark_alternates_between_another_program_and_az_mpi(tmp_path):
     (tmp_path / "other.py").write_text(OTHER)
     program = BENCHMARKS / "others" / "turns.py"
     options = [
@@ -111,7 +111,7 @@ def test_another_program_takes_turns_with_ours(tmp_path):
         (40, 0, 2),
     ],
 )
-def test_moves_to_go_in_perfect_play(ply, score, to_go, monkeypatch):
+def test_moves_left_in_perfect_play_follow_from_ply_and_score(ply, score, to_go, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     assert runpy.run_path(str(BENCHMARKS / "test_sets.py"))["plies_to_go"](ply, score) == to_go
 

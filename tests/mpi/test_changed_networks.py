@@ -25,7 +25,7 @@ def hash_of(folder, tensors):
 
 
 def test_an_average_plays_and_a_resumed_run_is_the_unbroken_one(run_dist, tmp_path):
-    """One rank trains: the other one plays with the average that it is sent."""
+    """One rank trains. The other one plays with the average that it receives."""
     options = [*SMALL, "--set", "train.ema_decay=0.9", "--set", "train.schedule=constant", "--set", "train.ranks=1"]
     run_dist(2, tmp_path / "one", *options, "--set", "iterations=2")
     run_dist(2, tmp_path / "two", *options, "--set", "iterations=1")
@@ -41,7 +41,7 @@ def test_an_average_plays_and_a_resumed_run_is_the_unbroken_one(run_dist, tmp_pa
     assert all(tensor.equal(one.model[name]) for name, tensor in load_file(best).items())
 
 
-def test_a_run_grows_and_goes_on(run_dist, tmp_path):
+def test_a_run_with_more_blocks_resumes_and_trains_the_new_ones(run_dist, tmp_path):
     folder, options = tmp_path / "run", [*SMALL, "--set", "evaluate.every=1", "--set", 'evaluate.opponents=["best"]']
     before = run_dist(2, folder, *options, "--set", "network.blocks=1", "--set", "iterations=1")
     grown = run_dist(2, folder, *options, "--set", "network.blocks=3", "--set", "iterations=3")

@@ -1,4 +1,4 @@
-"""az_mpi compare: real trainings in turn, measurements and matches, and what the same command does again."""
+"""az_mpi compare: real trainings one after the other, measurements and matches, and the same command once more."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The documents' commands for one machine, run as they stand; their configurations are tiny ones."""
+"""The documents' commands for one machine are run as they are written, with tiny configurations."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ HERE = {name: [command.text for command in commands(name) if command.place == "h
 
 
 @pytest.mark.parametrize("name", [name if name == "docs/operations.md" else slow(name) for name in NAMES if HERE[name]])
-def test_commands_do_as_they_stand(name, tmp_path):
+def test_every_command_of_a_page_succeeds_as_it_is_written(name, tmp_path):
     checkout = make_checkout(tmp_path / "checkout")
     environment = {key: value for key, value in os.environ.items() if not key.startswith("OMPI_")}
     environment |= {

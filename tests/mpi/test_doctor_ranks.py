@@ -32,7 +32,7 @@ def different(mpirun):
     def run(prefix, *options, status=1):
         usual = [str(word) for word in (sys.executable, *DOCTOR, *options)]
         commands = [json.dumps(usual), json.dumps([*map(str, prefix), *usual])]
-        return mpirun(2, "-c", BECOME, *commands, status=status)
+        return mpirun(2, "-c", BECOME, *commands, status=status, fresh=True)
 
     return run
 
@@ -54,7 +54,7 @@ def words(text):
 
 
 @pytest.mark.parametrize("ranks", [slow(1), 2])
-def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_path, ranks):
+def test_doctor_ends_with_0_and_leaves_nothing_where_a_run_would_start(mpirun, tmp_path, ranks):
     done = mpirun(ranks, *DOCTOR, "--logdir", tmp_path / "new" / "runs")
     said = words(done.stdout)
     assert said.endswith("0 problems: a run would start here") and "problem " not in said
@@ -66,7 +66,7 @@ def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_p
     ):
         assert line in said
     assert f": {ranks} rank" in said and done.stdout.count("Shared folder") == 1
-    # All in one stream: mpirun may join what it has of an unended line to the next line of another stream.
+    # All lines are in one stream: mpirun may join an unended line to the next line of another stream.
     assert "doctor: playing and training" in said and "doctor: " not in done.stderr
     if ranks == 2:
         assert "every rank has the same" in said and "every rank sees the files of all 2" in said
@@ -75,7 +75,7 @@ def test_where_a_run_would_start_the_status_is_0_and_nothing_stays(mpirun, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_configuration_gets_its_prediction(mpirun, tmp_path):
+def test_doctor_predicts_the_hours_of_a_configuration(mpirun, tmp_path):
     options = ["--config_file", "configs/smoke.json", "--set", "selfplay.num_games=2000", "--seconds", 0.5, "--json"]
     options += ["--set", "train.ranks=1"]
     done = mpirun(2, *DOCTOR, *options, "--logdir", tmp_path / "runs")
@@ -95,14 +95,14 @@ def test_a_configuration_gets_its_prediction(mpirun, tmp_path):
     assert "rank 0 trained" in start["text"]
 
 
-def test_a_run_of_another_configuration_in_the_folder_is_a_problem(mpirun, tmp_path):
+def test_doctor_reports_a_run_of_another_configuration_in_the_folder(mpirun, tmp_path):
     config = json.loads((ROOT / "configs/smoke.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps({"config": config | {"seed": 7}}))
     done = mpirun(1, *DOCTOR, "--config_file", "configs/smoke.json", "--logdir", tmp_path, status=1)
     assert "seed: 7 in the run, 1 now" in words(done.stdout) and len(list(tmp_path.iterdir())) == 1
 
 
-def test_one_rank_without_horovod_and_a_folder_that_takes_nothing(different, sees):
+def test_doctor_reports_a_rank_without_horovod_and_a_folder_that_cannot_be_written(different, sees):
     done = different(sees("horovod", "raise ImportError('made up')"), "--logdir", "/proc/runs")
     said = words(done.stdout)
     assert "warning horovod cannot be imported on rank 1" in said and "ImportError: made up" in said
@@ -113,7 +113,7 @@ def test_one_rank_without_horovod_and_a_folder_that_takes_nothing(different, see
     assert said.endswith("a run would not start here") and "Traceback" not in done.stdout + done.stderr
 
 
-def test_a_rank_of_another_version_is_marked_and_nothing_more_is_tried(different, tmp_path):
+def test_doctor_marks_a_rank_of_another_version_and_tries_nothing_more(different, tmp_path):
     shutil.copytree(ROOT / "az_mpi", tmp_path / "other/az_mpi", ignore=shutil.ignore_patterns("__pycache__"))
     path = tmp_path / "other/az_mpi/__init__.py"
     path.write_text(path.read_text().replace(f'"{az_mpi.__version__}"', '"9.8.7"'))
@@ -125,12 +125,12 @@ def test_a_rank_of_another_version_is_marked_and_nothing_more_is_tried(different
     assert "Shared folder" not in done.stdout and not (tmp_path / "runs").exists()
 
 
-def test_a_rank_without_mpi_says_so_itself(different, sees):
+def test_a_rank_without_mpi_reports_that_itself(different, sees):
     done = different(sees("mpi4py", "raise ImportError('made up')"))
     assert "rank 1 on " in done.stderr and "MPI cannot be started: ImportError: made up" in done.stderr
 
 
-def test_without_mpi_anywhere_the_first_rank_reports(mpirun, sees, monkeypatch, tmp_path):
+def test_the_first_rank_reports_where_no_rank_has_mpi(mpirun, sees, monkeypatch, tmp_path):
     prefix = sees("mpi4py", "raise ImportError('made up')")
     done = mpirun(
         1,
@@ -142,6 +142,7 @@ def test_without_mpi_anywhere_the_first_rank_reports(mpirun, sees, monkeypatch, 
         "--logdir",
         tmp_path / "runs",
         status=1,
+        fresh=True,
     )
     said = words(done.stdout)
     assert "problem MPI cannot be started: ImportError: made up" in said and "would not start here" in said
@@ -162,7 +163,7 @@ __version__, Model, opset15 = "1.0", MagicMock(), MagicMock()
 """  # it describes every network, and has no Core
 
 
-def test_a_rank_that_fails_in_the_trial_ends_the_job_with_its_reason(scratch, different, sees, tmp_path):
+def test_a_rank_that_fails_in_the_doctors_trial_ends_the_job_with_its_reason(scratch, different, sees, tmp_path):
     done = different(sees("openvino", OPENVINO), "--logdir", tmp_path / "runs")
     assert "the trial fails on rank 1 on " in done.stderr and "AttributeError" in done.stderr
     assert "Traceback" not in done.stderr and not (tmp_path / "runs").exists()
@@ -182,7 +183,7 @@ def can_mount():
         (0, 'mount --bind "$0" "$0"; mount -o remount,ro,bind "$0"; exec "$@"', "written to: Read-only file system"),
     ],
 )
-def test_ranks_that_do_not_share_a_folder_or_may_not_write(different, tmp_path, rank, script, said):
+def test_doctor_reports_ranks_that_do_not_share_a_folder_or_cannot_write(different, tmp_path, rank, script, said):
     prefix = ["unshare", "--mount", "--uts", "sh", "-c", script, tmp_path]
     if rank == 0:  # root is the one that makes the folder
         prefix = [*prefix, sys.executable, *DOCTOR, "--logdir", tmp_path / "runs"]

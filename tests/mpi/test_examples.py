@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from jobs import ROOT, ids
+from marks import slow
 
 from az_mpi import games
 from az_mpi.config import load as configuration
@@ -41,7 +42,7 @@ def hex_game(size):
     return games.make(f"{EXAMPLES}/own_game.py:Hex(size={size})")
 
 
-def test_a_game_of_ones_own(run_example, mpirun):
+def test_the_example_game_trains_and_is_evaluated(run_example, mpirun):
     assert len((EXAMPLES / "own_game.py").read_text().splitlines()) <= 80
     said, run = run_example("own_game")
     assert "game hex_3x3" in said and "complete: iteration 2 of 2" in said
@@ -54,11 +55,11 @@ def test_a_game_of_ones_own(run_example, mpirun):
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_hex_keeps_every_invariant(size):
+def test_the_example_game_keeps_every_invariant(size):
     games.check(hex_game(size), num_games=32)
 
 
-def test_hex_on_drawn_boards():
+def test_the_example_game_ends_where_a_drawn_board_has_a_chain():
     """X (top to bottom) has b1 b2 a3, a line, and then a1 b2 a3, of which a1 and b2 do not touch; O (left to right) has
     a2 b2 c2 and, broken, a1 b2 c2 without a neighbour of a1."""
     for moves, ended in (
@@ -75,8 +76,8 @@ def test_hex_on_drawn_boards():
         assert game.terminal(states)[1][0] == (-1 if ended else 0)
 
 
-def test_planes_of_ones_own_are_what_the_network_sees(run_example, mpirun):
-    """Also in a match against a network of the same game with other planes."""
+def test_the_network_sees_the_planes_of_the_example(run_example, mpirun):
+    """This also holds in a match against a network of the same game with other planes."""
     said, run = run_example("own_planes")
     assert "complete: iteration 2 of 2" in said
     assert checkpoint.load_newest(run / "checkpoints", False)[0].model["stem.weight"].shape == (8, 4, 3, 3)
@@ -87,7 +88,7 @@ def test_planes_of_ones_own_are_what_the_network_sees(run_example, mpirun):
     assert match["num_games"] == 4 and match["b"] == "zoo:connect4"
 
 
-def test_threats_on_drawn_boards():
+def test_the_example_planes_mark_the_threats_of_drawn_boards():
     """O is to move. On the first board it has three on each other, and X has b1 c1 d1, open at both ends; on the second
     one X has the diagonal a1 b2 c3. Rows are counted from the top, columns from the left, both from 0."""
     game = games.make(f"{EXAMPLES}/own_planes.py:Threats")
@@ -101,13 +102,13 @@ def test_threats_on_drawn_boards():
         assert np.argwhere(planes[0, 2]).tolist() == ours and np.argwhere(planes[0, 3]).tolist() == theirs
 
 
-def test_an_evaluator_of_ones_own_plays(run_example):
+def test_the_example_evaluator_plays(run_example):
     said, run = run_example("own_evaluator")
     assert said.count("Tactics (as configured)") == 2 and "complete: iteration 2 of 2" in said
     assert len(ids(run)) >= 32
 
 
-def test_the_evaluator_sees_wins():
+def test_the_example_evaluator_sees_wins():
     class Flat:
         def evaluate(self, planes):
             return {"policy": np.zeros((len(planes), 7), np.float32), "value": np.zeros(len(planes), np.float32)}
@@ -123,7 +124,7 @@ def test_the_evaluator_sees_wins():
     assert logits.tolist() == [[0, 0, 0, 2.5, 0, 0, 0], [0] * 7] and value.tolist() == [1, 0]
 
 
-def test_a_callback_of_ones_own_sees_everything(run_example):
+def test_the_example_callback_gets_every_game_iteration_and_evaluation(run_example):
     _, run = run_example("own_callback")
     lines = {
         rank: [json.loads(line) for line in (run / f"openings-{rank}.jsonl").read_text().splitlines()]
@@ -141,7 +142,7 @@ def test_a_callback_of_ones_own_sees_everything(run_example):
 
 
 @pytest.mark.slow
-def test_a_sink_of_ones_own_gets_each_record(run_example):
+def test_the_example_sink_gets_each_record(run_example):
     _, run = run_example("own_sink")
     with open(run / "iterations.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -151,7 +152,7 @@ def test_a_sink_of_ones_own_gets_each_record(run_example):
     assert not (run / "tensorboard").exists()
 
 
-def test_a_head_of_ones_own_is_trained_beside_the_others(run_example):
+def test_the_example_head_is_trained_beside_the_others(run_example):
     said, run = run_example("own_head")
     assert "moves left loss" in said and "complete: iteration 2 of 2" in said
     for kind in ("train", "iteration"):
@@ -162,7 +163,7 @@ def test_a_head_of_ones_own_is_trained_beside_the_others(run_example):
     assert not torch.equal(before["heads.moves_left.out.bias"], after["heads.moves_left.out.bias"])
 
 
-def test_the_head_learns_the_moves_that_are_left():
+def test_the_target_of_the_example_head_is_the_share_of_moves_left():
     game = games.make("tictactoe")
     head = HEADS.make(f"{EXAMPLES}/own_head.py:MovesLeft", game=game, channels=8)
     record = Record(np.zeros(2, GAME), np.zeros(5, position_dtype(game)), np.zeros(0, POLICY))
@@ -170,8 +171,8 @@ def test_the_head_learns_the_moves_that_are_left():
     assert head.target(record, game, None).tolist() == pytest.approx([3 / 9, 2 / 9, 1 / 9, 2 / 9, 1 / 9])
 
 
-@pytest.mark.parametrize("name", ["own_game", "own_evaluator"])
-def test_no_compiled_code_indexes_outside_of_its_arrays(run_example, monkeypatch, tmp_path_factory, name):
+@pytest.mark.parametrize("name", ["own_game", slow("own_evaluator")])  # the next test has its game, Connect Four
+def test_compiled_code_of_an_example_stays_within_its_arrays(run_example, monkeypatch, tmp_path_factory, name):
     """The games and searches of the examples, in Python and compiled, with Numba's checks of every index."""
     check_bounds(monkeypatch, tmp_path_factory)
     said, _ = run_example(name)
@@ -193,7 +194,9 @@ def test_no_compiled_code_indexes_outside_of_its_arrays(run_example, monkeypatch
     ],
 )
 @pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
-def test_no_game_indexes_outside_of_its_arrays(mpirun, monkeypatch, tmp_path, tmp_path_factory, game, algorithm):
+def test_compiled_code_of_a_game_stays_within_its_arrays(
+    mpirun, monkeypatch, tmp_path, tmp_path_factory, game, algorithm
+):
     check_bounds(monkeypatch, tmp_path_factory)
     options = ["--set", f"game={game}", "--set", f"search.algorithm={algorithm}", "--logdir", tmp_path / "run"]
     mpirun(

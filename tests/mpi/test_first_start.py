@@ -1,4 +1,4 @@
-"""The first start compiles the kernels: once for all ranks, before the first game, and says so."""
+"""The first start compiles the kernels, once for all ranks and before the first game, and prints that."""
 
 import pytest
 from jobs import PROGRAMS
@@ -6,7 +6,7 @@ from jobs import PROGRAMS
 pytestmark = pytest.mark.mpi
 
 
-def test_one_rank_compiles_for_hosts_that_share_a_cache(mpirun, tmp_path, monkeypatch):
+def test_the_first_start_compiles_on_one_rank_and_the_second_compiles_nothing(mpirun, tmp_path, monkeypatch):
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
 
     def start(name, *options):

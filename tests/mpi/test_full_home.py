@@ -36,9 +36,7 @@ def full_home(tmp_path, monkeypatch):
     subprocess.run(["umount", home], check=True)
 
 
-def test_a_run_with_a_full_home_is_complete_and_names_the_folder_and_the_cure_once(
-    full_home, run_dist, mpirun, tmp_path
-):
+def test_a_run_with_a_full_home_completes_and_names_folder_and_cure_once(full_home, run_dist, mpirun, tmp_path):
     done = run_dist(2, tmp_path / "run", *SMALL, "--set", "iterations=1")
     assert "complete: iteration 1 of 1" in done.stdout
     said = done.stdout + done.stderr

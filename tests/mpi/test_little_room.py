@@ -32,7 +32,7 @@ def with_tmpfs(folder, size, words, environment=None, full=False):
 @needs_mounts
 @pytest.mark.skipif(HYDRA, reason="what fits is a matter of Open MPI")
 @pytest.mark.parametrize("size, says", [("24m", "they share what there is"), ("1m", "they talk over TCP")])
-def test_ranks_that_do_not_fit_into_dev_shm_send_all_the_same_and_say_so_once(size, says):
+def test_ranks_that_do_not_fit_into_dev_shm_send_without_it_and_log_that_once(size, says):
     """As in a container: without the right to copy from each other's memory. 24 MiB end 4 ranks by SIGBUS otherwise."""
     words, environment = command(4, [PROGRAMS / "heavy_messages.py"], ["--mca", "smsc", "^cma"])
     done = with_tmpfs("/dev/shm", size, words, environment)
@@ -42,14 +42,14 @@ def test_ranks_that_do_not_fit_into_dev_shm_send_all_the_same_and_say_so_once(si
 
 
 @needs_mounts
-def test_a_rank_alone_needs_no_dev_shm():
+def test_one_rank_runs_where_dev_shm_is_full():
     program = "from az_mpi.mpi.world import World; assert World.start().size == 1; print('started', flush=True)"
     done = with_tmpfs("/dev/shm", "16k", [sys.executable, "-c", program])
     assert (done.returncode, done.stdout, done.stderr) == (0, "started\n", "")
 
 
 @needs_mounts
-def test_launch_and_doctor_tell_of_a_full_tmp_before_mpirun_fails_on_it(tmp_path):
+def test_launch_and_doctor_report_a_full_tmp_before_mpirun_fails(tmp_path):
     """A folder of its own stands for /tmp, which may hold this checkout."""
     little = tmp_path / "tmp"
     little.mkdir()

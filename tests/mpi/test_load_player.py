@@ -61,7 +61,7 @@ def test_the_programs_in_the_documents_run_without_mpi(run):
     assert [line.split()[0] in TICTACTOE_MOVES for line in own] == [True, True]
 
 
-def test_a_search_finds_what_the_rules_decide(run):
+def test_a_loaded_player_finds_wins_and_repeats_its_searches(run):
     player = az_mpi.load_player(run, engine="torch", precision="fp32")
     wins = after("a1", "a2", "b1", "b2")  # X takes c1
     found = player.search(wins, simulations=100)
@@ -77,8 +77,8 @@ def test_a_search_finds_what_the_rules_decide(run):
         player.search(after("a1", "a2", "b1", "b2", "c1"))
 
 
-def test_what_is_named_is_what_plays(run):
-    """The newest checkpoint, an older one, and the best network, each with its own weights."""
+def test_the_named_network_plays(run):
+    """These are the newest checkpoint, an older one and the best network, each with its own weights."""
     states = np.stack([TICTACTOE.initial(1)[0], after("b2"), after("a1", "b2")])
     said = {}
     for place in ("", "checkpoints/000001", "checkpoints/000002", "best/000002.safetensors"):
@@ -88,7 +88,7 @@ def test_what_is_named_is_what_plays(run):
     assert said[""] == said["checkpoints/000002"] == said["best/000002.safetensors"] != said["checkpoints/000001"]
 
 
-def test_what_cannot_be_loaded_is_refused(run, tmp_path):
+def test_a_path_without_a_network_is_refused(run, tmp_path):
     with pytest.raises(Refusal, match="is not a run's folder, nor in one"):
         az_mpi.load_player(tmp_path)
     copy = tmp_path / "copy"

@@ -1,4 +1,4 @@
-"""python -m az_mpi match and ladder over several ranks: the same games as on one, one message, one verdict."""
+"""python -m az_mpi match and ladder over several ranks: the same games as on one rank, one message, one verdict."""
 
 import json
 import shlex
@@ -30,36 +30,41 @@ def start(ranks, *arguments):
     return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def play(ranks, *arguments):
-    process = start(ranks, *arguments)
-    out, err = process.communicate(timeout=200)
-    return process.returncode, out, err
+@pytest.fixture
+def play(mpirun):
+    """Return play(ranks, *arguments, status=0): (standard output, standard error) of a command on that many ranks."""
+
+    def play(ranks, *arguments, status=0):
+        done = mpirun(ranks, "-m", "az_mpi", *arguments, status=status)
+        return done.stdout, done.stderr
+
+    return play
 
 
-def match(ranks, *arguments):
-    status, out, err = play(ranks, "match", *arguments, "--json")
-    assert status == 0, err
-    return json.loads(out)
+@pytest.fixture
+def match(play):
+    """Return match(ranks, *arguments): the result of a match."""
+    return lambda ranks, *arguments: json.loads(play(ranks, "match", *arguments, "--json")[0])
 
 
-def test_two_ranks_play_the_games_of_one(run):
+def test_two_ranks_play_the_games_of_one(run, match):
     sides = f"{run}@000001", f"{run}@best", "--games", 14
     assert match(1, *sides) == match(2, *sides)
 
 
-def test_all_ranks_stop_a_sequential_test_together():
+def test_all_ranks_stop_a_decided_sequential_test_together(match):
     result = match(3, "rollout", "random", "--game", "connect4", "--games", 600, "--simulations", 30, "--sprt", 0, 50)
     assert result["sprt"]["accepted"] == "H1" and result["num_games"] < 600 and result["num_games"] % 24 == 0
 
 
-def test_an_engine_that_is_not_there_ends_all_ranks_with_one_message(run):
-    status, out, err = play(2, "match", run, "gtp:no_such_engine")
-    assert status == 2 and not out and err.count("there is no program") == 1
-    status, out, err = play(2, "match", run, "--games", "x")
-    assert status == 2 and err.count("error:") == 1
+def test_a_missing_engine_ends_all_ranks_with_one_message(run, play):
+    out, err = play(2, "match", run, "gtp:no_such_engine", status=2)
+    assert not out and err.count("there is no program") == 1
+    _, err = play(2, "match", run, "--games", "x", status=2)
+    assert err.count("error:") == 1
 
 
-def test_each_rank_has_an_engine_and_none_is_left(run, tmp_path):
+def test_each_rank_has_an_engine_and_none_is_left(run, match, tmp_path):
     result = match(2, run, engine("dies", 3, tmp_path / "told"), "--games", 8)
     assert result["num_games"] == 8 and result["num_forfeits"] > 0
     pids = [line for line in (tmp_path / "told").read_text().splitlines() if line.isdigit()]
@@ -77,7 +82,7 @@ def is_there(pid):
         return False
 
 
-def test_an_interrupted_match_tells_what_is_known(tmp_path):
+def test_an_interrupted_match_prints_the_result_so_far(tmp_path):
     """mpirun gives its ranks a quarter of a second, and prints no more of what they say. A job in the background of a
     shell, as tests may be, ignores SIGINT: TERM does the same."""
     process = start(2, "match", "rollout", "random", "--game", "connect4", "--games", 1000, "--simulations", 200)
@@ -89,45 +94,36 @@ def test_an_interrupted_match_tells_what_is_known(tmp_path):
     assert process.returncode and "interrupted" in err and "all games" in err and "Elo" in err
 
 
-def test_a_ladder_over_ranks_goes_on(run):
-    status, out, err = play(2, "ladder", run, "--games", 4, "--simulations", 8)
-    assert status == 0 and out.count("0000") == 4, err
+def test_a_ladder_that_is_complete_plays_no_match_again_on_two_ranks(run, play):
+    out, _ = play(2, "ladder", run, "--games", 4, "--simulations", 8)
+    assert out.count("0000") == 4
     before = (run / "ladder.json").read_text()
-    status, again, err = play(2, "ladder", run, "--games", 4, "--simulations", 8)
-    assert status == 0 and again == out and "match 1" not in err
+    again, err = play(2, "ladder", run, "--games", 4, "--simulations", 8)
+    assert again == out and "match 1" not in err
     assert json.loads((run / "ladder.json").read_text()) == json.loads(before)
 
 
-def learn(folder, opponent, *more):
-    """Start a run of two ranks with one opponent; return (status, standard error)."""
-    words, environment = command(
-        2,
-        [
-            "run_dist.py",
-            "--config_file",
-            SMOKE,
-            "--logdir",
-            folder,
-            *SMALL,
-            "--set",
-            f"evaluate.opponents={json.dumps([opponent])}",
-            *more,
-        ],
-    )
-    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=250)
-    return done.returncode, done.stderr
+@pytest.fixture
+def learn(mpirun):
+    """Return learn(folder, opponent, *more, status=0): the standard error of a run of two ranks with one opponent."""
+
+    def learn(folder, opponent, *more, status=0):
+        options = ["--config_file", SMOKE, "--logdir", folder, *SMALL]
+        options += ["--set", f"evaluate.opponents={json.dumps([opponent])}"]
+        return mpirun(2, "run_dist.py", *options, *more, status=status).stderr
+
+    return learn
 
 
-def test_a_run_is_measured_against_an_engine(tmp_path):
+def test_a_run_is_measured_against_an_engine(learn, tmp_path):
     name = f"gtp(command={engine('plays', 0, tmp_path / 'told').removeprefix('gtp:')!r})"
-    status, err = learn(tmp_path / "run", name, "--set", "evaluate.num_games=8")
-    assert status == 0, err
+    learn(tmp_path / "run", name, "--set", "evaluate.num_games=8")
     results = [json.loads(path.read_text()) for path in sorted((tmp_path / "run/evaluations").iterdir())]
     assert results and all(result["matches"][name]["num_games"] == 8 for result in results)
     pids = [line for line in (tmp_path / "told").read_text().splitlines() if line.isdigit()]
     assert len(pids) >= 4 and not any(map(is_there, pids))  # each rank's check, and its games
 
 
-def test_a_run_does_not_begin_without_its_engine(tmp_path):
-    status, err = learn(tmp_path / "run", "uci(command='no_such_engine')")
-    assert status == 2 and err.count("there is no program") == 1 and not (tmp_path / "run/starts").exists()
+def test_a_run_whose_opponent_is_missing_is_refused(learn, tmp_path):
+    err = learn(tmp_path / "run", "uci(command='no_such_engine')", status=2)
+    assert err.count("there is no program") == 1 and not (tmp_path / "run/starts").exists()

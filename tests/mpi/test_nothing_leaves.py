@@ -60,7 +60,7 @@ def test_a_job_reaches_only_this_host_and_writes_only_its_own_files(trace, tmp_p
     assert any(path.startswith(str(tmp_path / "run" / "games")) for path in system_calls.written(calls, ROOT))
     assert any(call.name == "sendto" and "127." in call.text for call in calls), "no heartbeat was seen"
     assert system_calls.strangers(calls) == [] and elsewhere(calls, tmp_path / "run", tmp_path / "home") == []
-    # What people do with the run afterwards.
+    # Then commands that read the run.
     network = str(tmp_path / "run" / "network.onnx")
     for name, *options in (["play"], ["report", "--svg"], ["export", network, "--to", "onnx"]):
         words = [sys.executable, "-m", "az_mpi", name, str(tmp_path / "run"), *options]
@@ -102,8 +102,9 @@ LIBRARIES = (
 )
 
 
-def test_no_library_reaches_another_host_or_writes_to_the_home_when_it_is_imported(trace, tmp_path):
-    """Those of requirements.txt that are there. A report of use may be sent some seconds later, or at the end."""
+def test_no_import_of_a_library_reaches_another_host_or_writes_to_the_home(trace, tmp_path):
+    """These are the installed libraries of requirements.txt. A report of use may be sent some seconds later, or at the
+    end."""
     there = [name for name in LIBRARIES if importlib.util.find_spec(name.partition(".")[0])]
     calls = trace([sys.executable, "-c", IMPORTS + "import time; time.sleep(3)", *there], os.environ)
     assert system_calls.strangers(calls) == [] and elsewhere(calls, tmp_path / "run", tmp_path / "home") == []
@@ -118,8 +119,8 @@ open("/dev/null", "w"); open("a", "w"); import os; os.mkdir(os.path.expanduser("
 """
 
 
-def test_the_record_shows_other_addresses_look_ups_and_files(tmp_path):
-    """Of the test's own reading."""
+def test_the_record_of_system_calls_shows_addresses_look_ups_and_files(tmp_path):
+    """This tests the test's own reading of system calls."""
     words = [*system_calls.tracer(tmp_path), sys.executable, "-c", PROGRAM]
     subprocess.run(words, cwd=tmp_path, env=os.environ | {"HOME": str(tmp_path)}, check=True)
     calls = system_calls.read(tmp_path)

@@ -1,4 +1,4 @@
-"""Losses that are not finite and memory that does not suffice, on one of several trainers: what all of them do."""
+"""One of several trainers has losses that are not finite, or too little memory: what all trainers do."""
 
 import json
 import time
@@ -61,11 +61,11 @@ def records(folder, kind):
 
 
 @pytest.mark.parametrize("backend, ranks", list(zip(BACKENDS, (2, 3))))
-def test_a_rank_without_memory_makes_all_take_smaller_parts(program, backend, ranks):
+def test_all_ranks_take_smaller_parts_where_one_lacks_memory(program, backend, ranks):
     program(ranks, "memory_checks", backend)
 
 
-def test_the_rank_without_memory_may_be_the_only_one(program):
+def test_a_rank_alone_takes_smaller_parts_where_it_lacks_memory(program):
     program(1, "memory_checks", "ddp", "backward")
 
 
@@ -98,7 +98,7 @@ def test_a_step_that_is_not_finite_on_one_rank_is_skipped_by_all(mpirun, run_wit
 
 @pytest.mark.parametrize("backend", [BACKENDS[0], *map(slow, BACKENDS[1:])])
 def test_after_bad_steps_in_a_row_all_go_back_to_the_last_good_checkpoint(run_with_nan, backend, tmp_path):
-    """The run ends with the last bad step, so that what it went back to is what its last checkpoint holds."""
+    """The run ends with the last bad step, so that its last checkpoint holds the state to which it returned."""
     options = ["--set", f"train.backend={backend}", "--set", "train.bad_steps_max=2"]
     first = run_with_nan(2, 1, 0, 0, *options, "--set", "iterations=1")
     steps = content(tmp_path / "run", "000001")[2]["step"]
@@ -122,12 +122,12 @@ def test_after_bad_steps_in_a_row_all_go_back_to_the_last_good_checkpoint(run_wi
     assert rates[0] == pytest.approx(0.002 / 50)
 
 
-def test_a_run_that_never_is_finite_again_ends_with_70_and_can_be_resumed(mpirun, run_with_nan, tmp_path):
+def test_a_run_whose_losses_stay_not_finite_ends_with_70_and_can_be_resumed(mpirun, run_with_nan, tmp_path):
     run_with_nan(3, 1, 0, 0, "--set", "iterations=1", "--set", "train.ranks=2")
     before = content(tmp_path / "run", "000001")
     done = run_with_nan(3, 1, 3, 10**6, "--set", "train.ranks=2", status=70)
     assert done.stdout.count("back to the weights of checkpoint 000001") == 1
-    # Nothing good came of the checkpoint after the first time, and it is the only one: what it holds is not given up.
+    # After the first return to it the checkpoint led to no good step, and it is the only one: it is kept.
     assert "the run's beginning" not in done.stdout
     assert (
         done.stdout.count("training cannot continue: 3 steps in a row were not finite, and there is nothing from") == 1
@@ -141,14 +141,14 @@ def test_a_run_that_never_is_finite_again_ends_with_70_and_can_be_resumed(mpirun
 
 
 def test_weights_that_are_not_finite_are_never_stored(mpirun, tmp_path):
-    """A learning rate beyond all bounds, without a fault made up: the one step of the run ruins the weights."""
+    """The learning rate is so large that the only step of the run ruins the weights."""
     options = [*OPTIONS, "--set", "train.warmup_steps=0", "--learning_rate", 1e300, "--logdir", tmp_path / "run"]
     done = mpirun(2, "run_dist.py", *options, "--max_steps", 1)
     assert "not finite: back to the weights of the run's beginning" in done.stdout
     model, optimizer, state = content(tmp_path / "run", "000001")
     assert state["step"] == 1 and state["rollbacks"] == 1 and optimizer == {}
     assert all(np.isfinite(tensor).all() for tensor in model.values()) and not model["heads.policy.out.weight"].any()
-    # It continues and fails in the same way until it says that it cannot.
+    # The run resumes and fails in the same way until it reports that training cannot continue.
     failed = mpirun(2, "run_dist.py", *options, status=70)
     assert failed.stdout.count("training cannot continue") == 1 and "Traceback" not in failed.stdout + failed.stderr
     assert checkpoints(tmp_path / "run") == ["000001"]

@@ -30,20 +30,20 @@ def iterations(folder):
     return [record for record in records if record["kind"] == "iteration"]
 
 
-def test_it_verifies_and_makes_a_report(old):
+def test_a_run_of_an_earlier_version_is_verified_and_reported(old):
     assert "32 games" in az_mpi("verify", old)
     az_mpi("report", old)
     assert "tictactoe" in (old / "report.html").read_text()
     assert "tictactoe" in az_mpi("status", old)
 
 
-def test_its_network_is_evaluated(old, mpirun):
+def test_the_network_of_a_run_of_an_earlier_version_is_evaluated(old, mpirun):
     result = json.loads(mpirun(2, "run_dist.py", "--mode", "eval", "--logdir", old).stdout.splitlines()[-1])
     assert result["iteration"] == 2 and result["matches"]["random"]["num_games"] == 4
     assert result["solver"]["overall"] > result["solver"]["random_overall"]
 
 
-def test_it_resumes_where_it_ended(old, mpirun):
+def test_a_run_of_an_earlier_version_resumes_where_it_ended(old, mpirun):
     before = iterations(old)
     mpirun(
         2,

@@ -71,7 +71,7 @@ def test_tasks_that_srun_started_without_mpi_are_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_second_job_leaves_everything_as_it_is(tmp_path, mpirun):
+def test_a_second_job_is_refused_and_changes_nothing(tmp_path, mpirun):
     run = tmp_path / "run"
     first = begin(2, *LONG, "--logdir", run)
     try:
@@ -89,7 +89,7 @@ def test_a_second_job_leaves_everything_as_it_is(tmp_path, mpirun):
         first.communicate()
 
 
-def test_a_job_whose_folder_is_renamed_says_so_and_is_not_begun_anew(tmp_path):
+def test_a_job_whose_folder_is_renamed_ends_with_70_and_makes_no_new_run(tmp_path):
     run, renamed = tmp_path / "run", tmp_path / "renamed"
     job = begin(2, *LONG, "--logdir", run)
     while not list(run.glob("games/000000-000.h5")):
@@ -104,7 +104,7 @@ def test_a_job_whose_folder_is_renamed_says_so_and_is_not_begun_anew(tmp_path):
     assert "complete" in again.communicate(timeout=240)[0] and again.returncode == 0
 
 
-def test_a_killed_job_is_followed_at_once(tmp_path):
+def test_a_new_job_starts_at_once_after_a_killed_one(tmp_path):
     run = tmp_path / "run"
     first = begin(1, *LONG, "--logdir", run)
     while not list(run.glob("games/000000-000.h5")):

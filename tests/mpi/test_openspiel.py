@@ -19,7 +19,7 @@ SMALL = {
 }
 
 
-# Many actions, heaps, chance to move twice, several boards, a board of each shape: these stand for all.
+# These stand for all: many actions, heaps, moves in a row, several boards, a board of each shape.
 SOME = [
     "chess",
     "nim",
@@ -60,7 +60,7 @@ def test_every_game_that_fits_plays_and_trains_on_two_ranks(program, tmp_path):
 
 
 def test_an_opponent_that_cannot_play_the_game_is_refused_at_the_start(mpirun, tmp_path):
-    """Not at the first evaluation, iterations later."""
+    """The refusal does not wait for the first evaluation, iterations later."""
     done = mpirun(
         2,
         "run_dist.py",

@@ -1,4 +1,4 @@
-"""What somebody has put into a run's folder ends no start, and a folder may have any name in any locale."""
+"""Foreign files in a run's folder end no start, and a folder may have any name in any locale."""
 
 import os
 
@@ -8,8 +8,8 @@ from jobs import SMALL, SMOKE
 pytestmark = pytest.mark.mpi
 
 
-def test_pipes_and_huge_files_in_a_runs_folder_hold_no_start_up(mpirun, tmp_path, monkeypatch):
-    """In ASCII, in which Python knows the folder's name as bytes only."""
+def test_a_run_starts_beside_pipes_and_huge_files_in_its_folder(mpirun, tmp_path, monkeypatch):
+    """The locale is ASCII, in which Python knows the folder's name as bytes only."""
     monkeypatch.setenv("LC_ALL", "POSIX")
     monkeypatch.setenv("PYTHONUTF8", "0")
     monkeypatch.setenv("PYTHONIOENCODING", "ascii:strict")

@@ -1,4 +1,4 @@
-"""Files and modules of the user's own in whole jobs: ranks that lack one or have another one, and resumed runs."""
+"""Users' files and modules in whole jobs: ranks that lack one or have another one, and resumed runs."""
 
 import inspect
 import json
@@ -59,7 +59,7 @@ def run_dist(mpirun, tmp_path):
     return run
 
 
-def test_ranks_agree_or_are_named(program, tmp_path):
+def test_ranks_whose_sources_differ_are_named(program, tmp_path):
     program(3, "agreement_checks", tmp_path)
 
 
@@ -82,7 +82,7 @@ def test_a_module_that_a_rank_lacks_is_refused_before_play(mpirun, tmp_path, the
     assert "Traceback" not in done.stderr and not (tmp_path / "run").exists()
 
 
-def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun, tmp_path):
+def test_a_run_with_a_users_game_is_resumed_and_read_without_its_source(run_dist, mpirun, tmp_path):
     own = tmp_path / "own.py"
     own.write_text(OWN)
     assert "game own, seed" in run_dist().stdout
@@ -104,13 +104,13 @@ def test_a_run_with_a_game_of_ones_own_is_resumed_and_looked_at(run_dist, mpirun
     mpirun(2, "run_dist.py", "--logdir", run, "--set", "iterations=3")  # by the run's own configuration and copies
     assert (run / "checkpoints" / "000003").exists() and len(list(run.glob("sources/*/own.py"))) == 2
     own.write_text(OWN + "# changed")
-    assert "complete" in run_dist("--set", "iterations=3").stdout  # the file is the one that made it
+    assert "complete" in run_dist("--set", "iterations=3").stdout  # the file is again the one that made the run
     page = (run / "report.html").read_text()
     assert "own.py:Rules" in page and "moves," in page and str(tmp_path / "own.py") not in page
 
 
-def test_a_compiled_game_trains_by_its_file_then_as_a_module_and_from_the_runs_own_copy(mpirun, tmp_path, monkeypatch):
-    """What Numba keeps of a file names the module that it was loaded as."""
+def test_a_compiled_game_trains_from_a_file_a_module_and_the_runs_own_copy(mpirun, tmp_path, monkeypatch):
+    """Numba's cache of a file names the module that the file was loaded as."""
     monkeypatch.setenv("OWN", str(tmp_path))
     path = tmp_path / "own_mnk.py"
     shutil.copy(ROOT / "az_mpi/games/mnk.py", path)
@@ -127,7 +127,7 @@ def test_a_compiled_game_trains_by_its_file_then_as_a_module_and_from_the_runs_o
     assert "games" in done.stdout
 
 
-def test_a_callback_or_sink_that_is_written_wrongly_is_refused_before_play(run_dist, tmp_path):
+def test_a_callback_with_wrong_arguments_is_refused_before_play(run_dist, tmp_path):
     (tmp_path / "own.py").write_text(
         "from az_mpi.telemetry.callbacks import Callback\nclass Seen(Callback):\n"
         "    def __init__(self, every):\n        pass\n"
@@ -137,8 +137,8 @@ def test_a_callback_or_sink_that_is_written_wrongly_is_refused_before_play(run_d
         assert done.stderr.count(said) == 1 and not (tmp_path / "run").exists()
 
 
-def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
-    """The new root's callback is called for iterations from then on, and each rank's for the games that it finishes."""
+def test_callbacks_and_sinks_are_called_on_after_root_is_lost(start_mpirun, tmp_path):
+    """From then on the new root's callback gets the iterations, and each rank's callback the games that it finishes."""
     run, callback, sink = tmp_path / "run", "own_callback.py:Openings", "own_sink.py:Csv"
     process = start_mpirun(
         3,
@@ -160,9 +160,7 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
         f'report.sinks=["{ROOT}/examples/{sink}"]',
         options=["--with-ft", "ulfm"],
     )
-    while (
-        not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists()
-    ):  # root's callback was called for a game
+    while not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists():  # root's callback has had a game
         assert process.poll() is None
         time.sleep(0.05)
     [root] = [
@@ -183,7 +181,7 @@ def test_callbacks_and_sinks_go_on_where_root_is_lost(start_mpirun, tmp_path):
     assert len((run / "iterations.csv").read_text().splitlines()) == 2
 
 
-def test_a_game_that_its_rules_never_end_is_played_to_max_plies_and_told_once(run_dist, tmp_path):
+def test_a_game_without_an_end_is_played_to_max_plies_and_reported_once(run_dist, tmp_path):
     head = "import numpy as np\n\nfrom az_mpi.games.base import Game\n\n\n"
     (tmp_path / "own.py").write_text(head + inspect.getsource(Corridor))
     done = run_dist("--set", "iterations=2", "--set", "search.simulations=32", game=f"{tmp_path}/own.py:Corridor")
@@ -213,7 +211,7 @@ class Rules(mnk.Rules):
     ],
 )
 def test_rules_that_break_in_play_end_the_job_with_status_2(run_dist, tmp_path, method, more, wrong, said):
-    """On the rank that meets it, while the other one plays: no traceback, nothing to resume."""
+    """One rank meets the mistake while the other plays. There is no traceback and nothing to resume."""
     (tmp_path / "own.py").write_text(WRONG_LATER.format(method=method, more=more, wrong=wrong))
     done = run_dist(status=2)
     assert "Traceback" not in done.stderr and said in done.stderr
@@ -235,8 +233,8 @@ sys.exit(run_command(Parser("probe", "about"), [], do))
 """
 
 
-def test_a_command_ends_on_all_ranks_if_a_users_code_fails_on_one(mpirun):
-    """Such as a match: the others wait in a collective, which the failing rank never reaches."""
+def test_a_command_ends_on_all_ranks_where_a_users_code_fails_on_one(mpirun):
+    """The other ranks of a command such as a match wait in a collective that the failing rank never reaches."""
     done = mpirun(2, "-c", ONE_RANK_FAILS, status=2, timeout=60)
     assert "rank 1 of 2" in done.stderr and "the rules are broken here" in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,32 +1,16 @@
-"""Ranks that are killed: the others continue, with every game that was finished by one of them or stored."""
+"""Runs whose ranks are killed: the other ranks continue, and no game that they had finished or stored is lost."""
 
-import json
 import os
 import re
-import time
 from pathlib import Path
 
-import psutil
 import pytest
 from jobs import PROGRAMS, ids
+from kills import BASE, check_whole, ranks_of, said, state, wait_for
 from marks import OPENSPIEL, needs_openspiel, quick, slow
 
 pytestmark = pytest.mark.mpi
 
-BASE = [
-    "--config_file",
-    "configs/smoke.json",
-    "--summary_frequency",
-    "1",
-    "--set",
-    "report.tensorboard=false",
-    "--set",
-    "evaluate.opponents=[]",
-    "--set",
-    "evaluate.solver_positions=0",
-    "--set",
-    "exchange.every_s=0.5",
-]
 # So long that the kill comes in this phase, and no longer.
 PHASES = {
     "play": ["--num_games", 4000, "--set", "iterations=1", "--max_steps", 20],
@@ -48,56 +32,15 @@ def start(start_mpirun, tmp_path):
     return start
 
 
-def wait_for(condition, process):
-    deadline = time.monotonic() + 150
-    while not condition():
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def said(folder, text):
-    """Return a condition: root, whoever it was, has logged `text`."""
-    log = folder / "logs" / "run.log"
-    return lambda: log.exists() and re.search(text, log.read_text())
-
-
-def ranks_of(process, program="run_dist.py"):
-    """Return {rank at the start: process} of those that live."""
-    children = psutil.Process(process.pid).children(recursive=True)
-    alive = [
-        child
-        for child in children
-        if child.status() != psutil.STATUS_ZOMBIE and any(word.endswith(program) for word in child.cmdline())
-    ]
-    return {int(child.environ()["OMPI_COMM_WORLD_RANK"]): child for child in alive}
-
-
-def state(folder):
-    return json.loads((max((folder / "checkpoints").iterdir()) / "state.json").read_text())
-
-
-def check_whole(folder, iterations):
-    """Assert that the run is complete, and that its last checkpoint counts just what lies in its segments."""
-    found = ids(folder)
-    assert len(found) == len(set(found)) == state(folder)["num_games"]
-    assert state(folder)["iteration"] == iterations
-    assert json.loads((folder / "status.json").read_text())["job"] == "finished"
-
-
 @pytest.mark.parametrize(
     "phase, victim, backend",
     [
         quick("play", 0, "horovod"),
-        slow("play", 2, "horovod"),
-        slow("train", 0, "horovod"),
-        slow("train", 2, "horovod"),
-        ("train", 0, "ddp"),
-        slow("train", 2, "ddp"),
-        slow("evaluate", 0, "horovod"),
+        slow("train", 0, "ddp"),  # tests/faults has others in training and in evaluation
         slow("evaluate", 2, "horovod"),
     ],
 )
-def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, backend):
+def test_a_run_completes_after_the_loss_of_a_rank(start, tmp_path, phase, victim, backend):
     folder = tmp_path / "run"
     process = start(3, *PHASES[phase], "--set", f"train.backend={backend}")
     begun = {"play": "self-play: 1[0-9]{3} of", "train": "step 30:", "evaluate": "iteration 1 of 1"}[phase]
@@ -114,8 +57,8 @@ def test_a_killed_rank_does_not_end_the_run(start, tmp_path, phase, victim, back
     check_whole(folder, 2 if phase == "train" else 1)
 
 
-@pytest.mark.parametrize("game", ["go(size=4)", pytest.param(OPENSPIEL, marks=needs_openspiel)])
-def test_a_run_of_any_game_continues_after_a_loss(start, tmp_path, game):
+@pytest.mark.parametrize("game", [slow("go(size=4)"), pytest.param(OPENSPIEL, marks=needs_openspiel)])
+def test_runs_of_other_games_complete_after_the_loss_of_a_rank(start, tmp_path, game):
     process = start(3, *PHASES["play"], "--num_games", 600, "--set", f"game={game}")
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
     ranks_of(process)[2].kill()
@@ -130,8 +73,8 @@ def test_a_run_of_any_game_continues_after_a_loss(start, tmp_path, game):
     [slow("auto", 3000), (f"{PROGRAMS}/pretend_gpu.py:PretendGpu", 1000)],
     ids=["processors", "gpus"],
 )
-def test_a_deterministic_quota_is_dealt_again_after_a_loss(start, tmp_path, engine, num_games):
-    """Every game of it once, whoever was to play it, although simulations were under way: with a GPU in two groups."""
+def test_survivors_play_each_game_of_a_deterministic_quota_once(start, tmp_path, engine, num_games):
+    """Simulations are under way when the rank is killed, with a GPU in two groups."""
     folder = tmp_path / "run"
     options = ["--set", "selfplay.deterministic=true", "--num_games", num_games, "--set", f"network.engine={engine}"]
     process = start(3, *options, "--set", "iterations=1", "--max_steps", 20)
@@ -144,32 +87,6 @@ def test_a_deterministic_quota_is_dealt_again_after_a_loss(start, tmp_path, engi
     check_whole(folder, 1)
 
 
-@pytest.mark.slow
-def test_the_last_of_four_finishes_the_run(start, tmp_path):
-    """All others are killed in turn, root first."""
-    folder = tmp_path / "run"
-    process = start(4, "--num_games", 3000, "--set", "iterations=2", "--max_steps", 60)
-    wait_for(said(folder, "iteration 1 of 2"), process)
-    for victim in range(3):
-        ranks_of(process)[victim].kill()
-        wait_for(said(folder, f"loss of 1 of {4 - victim} ranks"), process)
-    output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0, output
-    check_whole(folder, state(folder)["iteration"])
-
-
-@pytest.mark.slow  # tests/faults has one that is shorter
-def test_a_run_continues_after_two_ranks_are_killed_at_once(start, tmp_path):
-    folder = tmp_path / "run"
-    process = start(4, *PHASES["train"])
-    wait_for(said(folder, "step 30:"), process)
-    for victim in (0, 3):
-        ranks_of(process)[victim].kill()
-    output = process.communicate(timeout=240)[0]
-    assert process.returncode == 0, output
-    check_whole(folder, 2)
-
-
 ONE_TRAINER = ["--set", "train.ranks=1", "--set", "iterations=2"]
 
 
@@ -177,10 +94,10 @@ def weights(folder):
     return (max((folder / "checkpoints").iterdir()) / "model.safetensors").read_bytes()
 
 
-def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, start_mpirun, tmp_path):
-    """Three times in turn, in a training and in play; each time its partner has its state. The last rank trains on
-    alone, and what comes of it are the weights of a run that nothing has befallen, to the bit. An average of them
-    plays: both have to survive."""
+def test_three_losses_of_the_only_trainer_cost_one_step_each_at_most(start, start_mpirun, tmp_path):
+    """The trainer is killed three times, in training and in play, and each time its partner has its state. The last
+    rank trains alone and ends with the weights of an undisturbed run to the bit. An average of the weights plays, so
+    that both have to survive."""
     folder = tmp_path / "run"
     options = [
         *ONE_TRAINER,
@@ -237,7 +154,7 @@ def test_the_only_trainer_is_killed_and_no_more_than_one_step_is_lost(start, sta
     assert weights(tmp_path / "unbroken") == weights(folder)
 
 
-def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp_path):
+def test_without_copies_a_lost_trainers_run_continues_from_the_newest_checkpoint(start, tmp_path):
     folder = tmp_path / "run"
     process = start(3, *ONE_TRAINER, "--set", "train.replay_ratio=240.0", "--set", "fault.copy_every=0")
     wait_for(said(folder, "iteration 2 of 2"), process)
@@ -249,8 +166,8 @@ def test_without_copies_the_only_trainer_leaves_its_newest_checkpoint(start, tmp
 
 
 @pytest.mark.usefixtures("without_gpus")
-def test_survivors_that_cannot_train_store_the_steps_of_the_lost_trainer(start_mpirun, tmp_path):
-    """The only rank with a GPU is killed: the others leave with a checkpoint of what it had done but for one step."""
+def test_survivors_that_cannot_train_save_the_lost_trainers_steps(start_mpirun, tmp_path):
+    """The only rank with a GPU is killed. The others leave with a checkpoint that lacks one of its steps at most."""
     folder = tmp_path / "run"
     options = [*BASE, *PHASES["train"], "--set", "train.replay_ratio=80.0", "--logdir", folder]
     words = [PROGRAMS / "no_gpu_left.py", *options, "--set", "train.ranks=gpu"]
@@ -270,8 +187,8 @@ def test_survivors_that_cannot_train_store_the_steps_of_the_lost_trainer(start_m
     assert state(folder)["step"] == end and len(ids(folder)) == len(set(ids(folder)))
 
 
-def test_survivors_that_cannot_continue_store_their_games(start, tmp_path):
-    """The only trainer dies, of which there is no copy, and no checkpoint is whole: the run does not start again."""
+def test_survivors_without_any_checkpoint_store_their_games_and_end_resumable(start, tmp_path):
+    """The only trainer dies, no rank has a copy of its state, and no checkpoint is whole."""
     folder = tmp_path / "run"
     process = start(
         3,
@@ -300,40 +217,40 @@ def test_survivors_that_cannot_continue_store_their_games(start, tmp_path):
     assert set(before) < set(ids(folder))
 
 
-def test_ranks_killed_in_any_kind_of_collective_are_reported_to_the_others(start_mpirun):
+def test_survivors_of_any_collective_notice_the_loss(start_mpirun):
     process = start_mpirun(9, PROGRAMS / "loss_in_collectives.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and output.count("all checks passed") == 2, output
 
 
-def test_a_copy_that_breaks_off_leaves_the_one_before(start_mpirun):
+def test_a_copy_that_breaks_off_leaves_the_copy_before_it(start_mpirun):
     process = start_mpirun(3, PROGRAMS / "loss_in_copy.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
-def test_ranks_killed_while_horovod_starts_are_reported_to_the_others(start_mpirun):
+def test_survivors_start_horovod_after_a_loss_in_its_start(start_mpirun):
     process = start_mpirun(6, PROGRAMS / "loss_at_session_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
-def test_ranks_killed_while_a_process_group_is_made_are_reported_to_the_others(start_mpirun):
+def test_survivors_make_a_process_group_after_a_loss_in_its_start(start_mpirun):
     process = start_mpirun(6, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
 @pytest.mark.slow
-def test_ranks_killed_while_all_make_communicators_are_reported_to_the_others(start_mpirun):
-    """MPI tells the survivors in the middle of it. This is a test of the MPI that `make setup` installs."""
+def test_survivors_make_communicators_after_a_loss_while_all_make_them(start_mpirun):
+    """MPI reports the loss in the middle of the call. This is a test of the MPI that `make setup` installs."""
     process = start_mpirun(8, PROGRAMS / "loss_while_duplicating.py", options=["--with-ft", "ulfm"])
     output = process.communicate(timeout=120)[0]
     assert "all checks passed" in output and "Segmentation fault" not in output, output
 
 
-def test_a_rank_killed_in_the_start_up_leaves_nothing_behind_that_hangs(start, tmp_path):
-    """After MPI_Init: one that dies within it holds up the others there, in Open MPI's own code."""
+def test_a_job_ends_or_continues_after_a_loss_in_its_start_up(start, tmp_path):
+    """The rank dies after MPI_Init. One that dies within it makes the others wait there, in Open MPI's own code."""
     process = start(3, *PHASES["play"])
 
     def loading():

@@ -57,7 +57,7 @@ def test_a_changed_configuration_is_refused_unless_the_key_may_change(run_dist, 
     assert newest(tmp_path / "run").name == "000002"
 
 
-def test_a_wrong_configuration_is_told_once_and_nothing_is_written(run_dist, tmp_path):
+def test_a_wrong_configuration_is_reported_once_and_nothing_is_written(run_dist, tmp_path):
     done = run_dist(4, tmp_path / "run", "--set", "search.simulation=3", "--batch_size", "0", status=2)
     assert done.stderr.count("did you mean search.simulations?") == 1
     assert done.stderr.count("train.batch_size = 0") == 1 and "Traceback" not in done.stderr
@@ -72,7 +72,7 @@ def test_a_wrong_configuration_is_told_once_and_nothing_is_written(run_dist, tmp
     [
         slow("exception", "ZeroDivisionError: a fault in the test", 70),
         ("weights", "WeightsDiffer: after step", 70),
-        ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command continues once it is over
+        ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command resumes once the fault is over
     ],
 )
 def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said, status):
@@ -90,8 +90,8 @@ def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said, status
         assert "the weights of rank [2] differ" in done.stderr
 
 
-def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
-    """Each fsync of a segment takes 1 s: two for the segment, two for the links; meanwhile the run continues."""
+def test_a_slow_disk_delays_checkpoints_and_no_exchange(mpirun, tmp_path):
+    """Each fsync of a segment takes 1 s: two for the segment, two for the links. The run continues meanwhile."""
     options = [*SMALL, "--set", "iterations=2", "--set", "checkpoint.every=2"]
     mpirun(2, PROGRAMS / "slow_disk.py", "slow", "--config_file", SMOKE, "--logdir", tmp_path / "run", *options)
     first, last = records(tmp_path / "run", "iteration")
@@ -106,7 +106,7 @@ def test_a_slow_disk_holds_up_checkpoints_only(mpirun, tmp_path):
 
 
 @pytest.mark.parametrize("redirections, num_said", [(">/dev/full", 1), ("<&- >&- 2>&-", 0)])
-def test_a_run_whose_output_cannot_be_written_is_as_whole_as_any_other(tmp_path, redirections, num_said):
+def test_a_run_whose_output_cannot_be_written_completes(tmp_path, redirections, num_said):
     command = [
         "sh",
         "-c",
@@ -164,7 +164,7 @@ def test_a_failing_root_still_stores_the_games_it_has(mpirun, run_dist, tmp_path
     assert record["num_games"] == record["num_positions"] == 0  # none of them is played again
 
 
-def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_dist, whole_runs, tmp_path):
+def test_a_failing_rank_whose_log_cannot_be_written_ends_the_job(mpirun, run_dist, whole_runs, tmp_path):
     whole_runs(1, tmp_path / "run")
     log = tmp_path / "run" / "logs" / "rank-002.log"
     log.symlink_to("/dev/full")
@@ -187,7 +187,7 @@ def test_a_rank_that_cannot_write_its_last_words_still_ends_the_job(mpirun, run_
     assert "rank 2 of 3 on" in done.stderr and "ZeroDivisionError" in done.stderr
 
 
-def test_damaged_segments_are_set_aside_and_training_goes_on(run_dist, whole_runs, tmp_path):
+def test_damaged_segments_are_set_aside_and_training_continues(run_dist, whole_runs, tmp_path):
     whole_runs(2, tmp_path / "run")
     games = tmp_path / "run" / "games"
     (games / "000000-000.h5").write_bytes(b"no segment")
@@ -201,7 +201,7 @@ def test_damaged_segments_are_set_aside_and_training_goes_on(run_dist, whole_run
     assert sorted(path.name for path in games.iterdir()) == names
 
 
-def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, whole_runs, tmp_path):
+def test_a_run_without_a_whole_checkpoint_is_refused_until_its_user_allows_a_beginning(run_dist, whole_runs, tmp_path):
     whole_runs(2, tmp_path / "run")
     for path in (tmp_path / "run" / "checkpoints").iterdir():
         (path / "state.json").write_text("{}")
@@ -214,7 +214,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_anew_by_itself(run_dist, 
     assert [record["num_games"] for record in records(tmp_path / "run", "iteration")][2:] == [0, 0]
 
 
-def test_checkpoints_that_are_gone_or_of_another_network_do_not_start_a_run_again(run_dist, whole_runs, tmp_path):
+def test_a_run_whose_checkpoints_are_gone_or_of_another_network_is_refused(run_dist, whole_runs, tmp_path):
     whole_runs(2, tmp_path / "run")
     run_dist(1, tmp_path / "other", *SMALL, "--set", "network.channels=16", "--set", "iterations=1")
     shutil.rmtree(tmp_path / "run" / "checkpoints")

@@ -1,4 +1,4 @@
-"""Signals to running jobs: what is finished is stored, all ranks leave together with status 75, the run continues."""
+"""Signals to running jobs: finished games are stored, all ranks leave together with status 75, the run can resume."""
 
 import json
 import signal
@@ -13,7 +13,7 @@ from marks import slow
 
 pytestmark = pytest.mark.mpi
 
-# Small enough to end in seconds, with one phase that would last for minutes.
+# These runs end in seconds but for one phase, which would take minutes.
 BASE = [
     "--config_file",
     "configs/smoke.json",
@@ -83,7 +83,7 @@ def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun,
     folder = tmp_path / "run"
     process = start_mpirun(3, *run_of(folder, phase))
     wait_for(under_way(folder, phase), process)
-    if phase == "share":  # nothing tells from outside that games are finished: let the ranks work for a while
+    if phase == "share":  # no file shows that games are finished: let the ranks work for a while
         wait_for(lambda: all(rank.cpu_times().user > 12 for rank in ranks_of(process)), process)
     process.send_signal(signal.SIGUSR2)
     output = process.communicate(timeout=60)[0]
@@ -95,7 +95,7 @@ def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun,
     assert stored["phase"] == {"train": "train", "meanwhile": "train"}.get(phase, "play")
     if stored["phase"] == "train":
         assert stored["step"] >= 5 and stored["samples_due"] > 1e5
-    # It continues where it was, here with less left to do, and on another number of ranks.
+    # The run resumes where it was, here with less left to do and on another number of ranks.
     keep = [word for word in LONG[phase] if "deterministic" in word or "replay_ratio" in word]
     ended = mpirun(
         2,
@@ -111,7 +111,7 @@ def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun,
     assert "resumed after iteration" in ended.stdout
     after = ids(folder)
     assert after[: len(before)] == before and len(after) == len(set(after))
-    # What was played while others trained belongs to the iteration that did not come.
+    # Games played while others trained belong to the next iteration, which did not begin.
     assert state(folder)["iteration"] == 1 and state(folder)["num_games"] == len(ids(folder, "000000-*.h5"))
     assert (len(ids(folder, "000001-*.h5")) > 0) == (phase == "meanwhile")
 
@@ -126,7 +126,7 @@ def test_term_to_one_rank_stops_all(start_mpirun, tmp_path):
 
 
 def test_a_run_stopped_in_training_ends_as_an_unbroken_one_does(start_mpirun, mpirun, tmp_path):
-    """Bit for bit on one rank; USR1 on the way only saves."""
+    """The results of one rank are equal bit for bit. USR1 on the way only saves."""
     options = [*BASE, *LONG["share"][2:], "--set", "train.replay_ratio=100.0", "--set", "iterations=2", "--logdir"]
     mpirun(1, "run_dist.py", *options, tmp_path / "whole")
     folder = tmp_path / "run"
@@ -147,7 +147,7 @@ def test_a_run_stopped_in_training_ends_as_an_unbroken_one_does(start_mpirun, mp
 
 
 def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun, tmp_path):
-    """In an iteration after the first one, whose checkpoint is there already."""
+    """The stop comes in the second iteration, when the first one has its checkpoint."""
     folder = tmp_path / "run"
     options = [*BASE, "--set", "train.hours=1.0", "--logdir", folder]
     mpirun(1, "run_dist.py", *options, *SHORT)
@@ -164,7 +164,7 @@ def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun
     assert 3600 * (state(folder)["hours"] - hours) > time.monotonic() - begun + 4
 
 
-def test_usr1_in_play_makes_the_games_durable_and_the_run_continues(start_mpirun, tmp_path):
+def test_usr1_in_play_stores_the_games_and_the_run_continues(start_mpirun, tmp_path):
     options = ["--num_games", "100000", "--set", "exchange.every_s=1000.0"]
     folder = tmp_path / "run"
     process = start_mpirun(2, "run_dist.py", *BASE, *options, "--logdir", folder)
@@ -199,14 +199,14 @@ def load(process, ranks, library):
             try:
                 maps.append(Path(f"/proc/{rank.pid}/maps").read_text())
             except OSError:
-                pass  # it has ended; then so does mpirun, which wait_for sees
+                pass  # the rank has ended, then mpirun ends, which wait_for sees
         return len(maps) == ranks and all(library in text for text in maps)
 
     wait_for(loaded, process)
 
 
 @pytest.mark.parametrize("library", [slow("pydantic_core"), "libmpi", slow("libtorch")])
-def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
+def test_a_stop_signal_during_the_start_stops_the_run_in_order(start_mpirun, tmp_path, library):
     folder = tmp_path / "run"
     process = start_mpirun(2, *run_of(folder, "play"))
     load(process, 2, library)
@@ -217,8 +217,8 @@ def test_a_stop_during_the_start_is_kept(start_mpirun, tmp_path, library):
 
 
 @pytest.mark.parametrize("seconds", [slow(0.02), 0.1, slow(0.3)])
-def test_a_stop_right_after_the_start_ends_the_job_with_a_whole_run_or_none(start_mpirun, tmp_path, seconds):
-    """Before mpirun or Python take signals, they die of it, and nothing has begun."""
+def test_a_stop_signal_right_after_the_start_leaves_nothing_or_a_resumable_run(start_mpirun, tmp_path, seconds):
+    """Before mpirun or Python handle signals they die of it, and no run has begun."""
     process = start_mpirun(2, *run_of(tmp_path / "run", "play"))
     time.sleep(seconds)
     process.send_signal(signal.SIGUSR2)
@@ -227,7 +227,7 @@ def test_a_stop_right_after_the_start_ends_the_job_with_a_whole_run_or_none(star
     assert (tmp_path / "run").exists() == (process.returncode == 75)
 
 
-def test_other_modes_end_by_a_signal_as_any_program_does(start_mpirun, tmp_path):
+def test_a_signal_ends_other_modes_as_any_program(start_mpirun, tmp_path):
     process = start_mpirun(1, "run_dist.py", *BASE, "--mode", "eval", "--logdir", tmp_path / "run")
     load(process, 1, "libmpi")
     process.send_signal(signal.SIGUSR2)

@@ -93,7 +93,7 @@ def status(folder, *options):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
-def test_every_state_of_a_rank_is_seen_and_a_killed_job_is_offline(tmp_path):
+def test_status_shows_every_state_of_a_rank_and_a_killed_job_as_offline(tmp_path):
     folder = tmp_path / "run"
     job = start(folder, "--set", "iterations=1000000")
     try:
@@ -128,7 +128,7 @@ def test_every_state_of_a_rank_is_seen_and_a_killed_job_is_offline(tmp_path):
     assert dead["job"] == "dead" and [row["state"] for row in dead["ranks"]] == ["Offline"] * RANKS
 
 
-def test_the_rank_that_fails_is_in_error(tmp_path):
+def test_the_status_of_a_failed_rank_is_error(tmp_path):
     folder = tmp_path / "run"
     job = start(folder, "--set", "iterations=1000000")
     try:
@@ -165,7 +165,7 @@ class Page(HTMLParser):
             self.cells[-1] += data
 
 
-def test_a_run_leaves_a_finished_status_a_report_and_one_board_an_start(mpirun, tmp_path):
+def test_a_run_leaves_its_status_a_report_and_one_tensorboard_folder_a_start(mpirun, tmp_path):
     folder = tmp_path / "run"
     for iterations in (1, 2):
         options = ["--config_file", "configs/smoke.json", "--logdir", folder, "--set", f"iterations={iterations}"]

@@ -1,4 +1,4 @@
-"""Ranks that play while others train: what they give, what is said of them, and who is refused."""
+"""Ranks that play while others train: their games, the records of them, and refused settings."""
 
 import json
 import re
@@ -57,7 +57,7 @@ def weights_after(folder, iteration):
 
 
 @pytest.mark.parametrize("ranks", [1, slow(2)])
-def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
+def test_ranks_that_do_not_train_play_while_others_train(mpirun, tmp_path, ranks):
     options = [
         *OPTIONS,
         "--set",
@@ -75,7 +75,7 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
     records, rows = iterations(tmp_path / "run"), games(tmp_path / "run")
     assert len(np.unique(rows["id"])) == len(rows["id"])
     assert all(record["meanwhile_simulations_per_s"] > 0 for record in records)
-    # Who trained played nothing meanwhile, and what the others did is in the next iteration.
+    # Trainers play nothing meanwhile, and the games of the others are in the next iteration.
     stale = rows["segment"] - rows["iteration"]
     assert (stale >= 0).all() and (stale > 0).any()
     for record in records:
@@ -107,25 +107,25 @@ def test_ranks_that_do_not_train_play_on(mpirun, tmp_path, ranks):
             assert said in (tmp_path / "run" / "logs" / "rank-002.log").read_text()
     state = json.loads((tmp_path / "run" / "checkpoints" / "000004" / "state.json").read_text())
     assert state["num_games"] == len(rows["id"]) and state["phase"] == "play"
-    # Another mode goes on with it.
+    # The run resumes in another mode.
     again = mpirun(2, "run_dist.py", *options, "--set", "iterations=5", "--train_distributed")
     assert again.stdout.count("play, train") == 2 and "resumed after iteration 4" in again.stdout
     assert iterations(tmp_path / "run")[-1]["broadcast_bytes"] == 0  # all have the weights that they trained
 
 
-def test_weights_reach_those_that_play_and_only_them(program):
+def test_weights_are_sent_to_ranks_that_only_play(program):
     program(3, "broadcast_checks")
 
 
 @pytest.mark.slow
-def test_root_host_is_every_rank_of_one_host(mpirun, tmp_path):
+def test_root_host_means_every_rank_of_roots_host(mpirun, tmp_path):
     done = mpirun(
         2, "run_dist.py", *OPTIONS, "--train_distributed_native", "--set", "iterations=1", "--logdir", tmp_path / "run"
     )
     assert done.stdout.count("play, train") == 2
 
 
-def test_a_deterministic_quota_is_split_by_weight_and_the_others_wait(mpirun, tmp_path):
+def test_a_deterministic_quota_is_split_by_weight_and_no_rank_plays_during_training(mpirun, tmp_path):
     weights = json.dumps({"localhost": 3.0})
     options = [*OPTIONS, "--set", "selfplay.deterministic=true", "--set", "iterations=2", "--set", "train.ranks=1"]
     done = mpirun(3, "run_dist.py", *options, "--set", f"selfplay.weights={weights}", "--logdir", tmp_path / "run")
@@ -140,7 +140,7 @@ def test_a_deterministic_quota_is_split_by_weight_and_the_others_wait(mpirun, tm
     assert not (tmp_path / "new").exists()
 
 
-def test_games_travel_as_they_are_finished(mpirun, tmp_path):
+def test_finished_games_are_exchanged_during_play(mpirun, tmp_path):
     """A shorter time between exchanges makes more of them; compression makes fewer bytes of the same games."""
     counts = {}
     for every_s, compress in ((0.05, True), (0.0, True), (0.0, False)):
@@ -175,7 +175,7 @@ def test_games_travel_as_they_are_finished(mpirun, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_gpus")
-def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tmp_path):
+def test_missing_gpus_and_small_batches_are_refused_before_anything_is_written(mpirun, tmp_path):
     refused = mpirun(2, "run_dist.py", *OPTIONS, "--set", "train.ranks=gpu", "--logdir", tmp_path / "run", status=2)
     assert refused.stderr.count("no rank sees a GPU") == 1 and "Traceback" not in refused.stderr
     refused = mpirun(3, "run_dist.py", *OPTIONS, "--batch_size", 2, "--logdir", tmp_path / "run", status=2)
@@ -184,7 +184,7 @@ def test_gpu_and_small_batches_are_refused_before_anything_is_written(mpirun, tm
 
 
 @pytest.mark.usefixtures("without_gpus")
-def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path):
+def test_the_table_names_the_precisions_of_self_play_and_training(mpirun, tmp_path):
     options = [*OPTIONS, "--set", "iterations=1", "--set", "network.engine=torch", "--logdir", tmp_path / "run"]
     done = mpirun(
         2,
@@ -205,7 +205,7 @@ def test_the_table_says_what_self_play_and_training_compute_in(mpirun, tmp_path)
     engine, training = head.index("self-play engine"), head.index("training")
     assert [row[engine].split(" (")[0] for row in rows] == ["torch cpu fp32"] * 2
     assert [row[training] for row in rows] == ["bf16", "-"]
-    # The precision may change when the run goes on; bf16 is obeyed, or refused in one block.
+    # The precision may change when the run resumes. bf16 is obeyed, or refused in one block.
     options += ["--set", "iterations=2", "--set", "network.precision=bf16"]
     if has_bf16(torch.device("cpu")):
         assert mpirun(2, "run_dist.py", *options).stdout.count("torch cpu bf16 (as configured)") == 2

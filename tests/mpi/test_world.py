@@ -27,7 +27,7 @@ def test_collectives_dealing_shared_memory_and_waiting_are_as_defined(program, m
     program(ranks, "several", *programs)
 
 
-def test_where_home_is_not_set(tmp_path):
+def test_mpi_starts_where_home_is_not_set(tmp_path):
     """Open MPI then ends its job in MPI_Init (14), and mpirun does not even say its version."""
     environment = {name: value for name, value in os.environ.items() if name != "HOME"}
     words = ["--config_file", "configs/smoke.json", "--logdir", tmp_path, "--set", "train.root_host=203.0.113.7"]

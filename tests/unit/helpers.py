@@ -1,4 +1,4 @@
-"""What several tests need: boards from drawings, a game small enough for hand computation, a walk over search trees."""
+"""For several tests: boards from drawings, a game small enough for hand computation, a walk over search trees."""
 
 import json
 import math
@@ -34,7 +34,7 @@ def stones(drawing):
 
 
 def moves_of(game, drawing):
-    """Return moves that lead from the empty board to a drawing, X and O in turns from X on."""
+    """Return moves that lead from the empty board to a drawing, X and O alternately, X first."""
     rows = stones(drawing)
     if game.name == "tictactoe":
         cells = sum(rows, [])
@@ -48,7 +48,7 @@ def moves_of(game, drawing):
 
 
 def _order(columns, player, dead):
-    """Return columns in an order that drops these stones (bottom first) by turns, or None. Searched depth first."""
+    """Return columns in an order that drops these stones (bottom first) alternately, or None. Searched depth first."""
     heights = tuple(map(len, columns))
     if not any(heights):
         return []

@@ -94,7 +94,7 @@ NAMES = [name.removeprefix("az_mpi.") for name in MODULES if name != "az_mpi"]
 
 
 def test_imports_are_found_as_they_are_written(tmp_path):
-    """Of this test's own reading: in functions too, and names of modules apart from names of things."""
+    """The tests' own reading of imports finds those in functions and tells names of modules from names of things."""
     text = "import x.y\ndef f():\n    from az_mpi.core.files import sha256\nfrom az_mpi.config import load as config\n"
     (tmp_path / "a.py").write_text(text)
     assert imports(tmp_path / "a.py") == {"x.y", "az_mpi.core.files.sha256", "az_mpi.config.load"}
@@ -120,7 +120,7 @@ def test_packages_import_only_what_stands_below_them():
 
 
 def test_no_modules_import_each_other_in_a_circle():
-    """Within a package too, and counting what is imported in functions and for types alone."""
+    """This holds within a package too, and imports in functions and for types alone count."""
     left = {name: own_imports(MODULES[f"az_mpi.{name}"]) - {"", name} for name in NAMES}
     while ready := [name for name, needs in left.items() if not needs & left.keys()]:
         for name in ready:
@@ -152,14 +152,24 @@ def test_libraries_stay_where_they_belong():
         assert "torch" not in found or package not in WITHOUT_TORCH, f"{name} imports torch"
 
 
-def test_what_is_plugged_in_is_told_apart_by_the_registry_alone():
+def test_no_module_compares_names_that_the_registry_knows():
     """No module compares the name of a game, or of anything else that can be plugged in, with one that it knows."""
     keys = "|".join(["game", *(key.rpartition(".")[2] for key, row in KEYS.items() if row.registry)])
     compared = re.compile(rf"\b({keys})(\.name)? ([!=]= |(not )?in \(?)['\"]|Literal\[.*\"(connect4|openvino|puct)")
     assert [path.name for path in FILES if compared.search(path.read_text())] == []
 
 
-def test_nothing_imports_the_program():
+def test_no_test_module_imports_another():
+    """Helpers of several test modules are in modules beside them, whose names do not begin with "test_"."""
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found = [name for name in names if name.rpartition(".")[2].startswith("test_")]
+            assert not found, f"{path.relative_to(ROOT)} imports {found}"
+
+
+def test_no_module_of_the_package_imports_run_dist():
     assert [path for path in FILES if any(name.startswith("run_dist") for name in imports(path))] == []
 
 
@@ -178,7 +188,7 @@ def test_functions_are_small():
 
 
 def test_counts_are_named_in_one_way():
-    """As num_games, not games_num."""
+    """They are named num_games, not games_num."""
     for path in FILES:
         names = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
         names |= {node.attr for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Attribute)}
@@ -241,7 +251,7 @@ def test_information_options_load_nothing_big(options):
 @pytest.mark.parametrize(
     "command", ["launch", "hosts", "status", "report", "doctor", "verify", "play", "gtp", "export", "match", "ladder"]
 )
-def test_commands_say_their_help_at_once(command):
+def test_help_of_every_command_loads_no_torch(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()
 
 

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scripted import Scripted
 
 from az_mpi import games
 from az_mpi.config import load
@@ -33,34 +34,6 @@ class Part:
 
     def sum(self, values):
         return values
-
-
-@dataclass
-class Scripted:
-    """Plays the lowest legal action, or the highest; notes (game, who is to move) of each move."""
-
-    highest: bool
-    moves: list
-
-    def seat(self, game, states, indices, moves):
-        return _ScriptedSeat(self, game, states.copy(), indices)
-
-
-@dataclass
-class _ScriptedSeat:
-    player: Scripted
-    game: object
-    states: np.ndarray
-    indices: np.ndarray
-
-    def choose(self, slots):
-        self.player.moves += zip(self.indices[slots].tolist(), self.game.to_play(self.states[slots]).tolist())
-        legal = self.game.legal(self.states[slots])
-        lowest, highest = np.argmax(legal, axis=1), legal.shape[1] - 1 - np.argmax(legal[:, ::-1], axis=1)
-        return highest if self.player.highest else lowest
-
-    def advance(self, slots, actions):
-        self.states[slots] = self.game.play(self.states[slots], actions)
 
 
 def searcher(game, simulations, evaluate=None):

@@ -72,7 +72,7 @@ def test_a_reply_of_a_fast_search_is_no_target():
 
 
 @pytest.mark.parametrize("name", ["hex", "hex(size=5,swap=True)", "breakthrough", "openspiel:chess(max_plies=30)"])
-def test_a_reply_is_where_the_player_to_move_sees_it(name):
+def test_a_reply_is_seen_from_the_player_to_move(name):
     """The cell of the reply is one that the reply changes, on the board as the mover sees it."""
     if name.startswith("openspiel"):
         pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
@@ -94,7 +94,7 @@ def test_a_reply_is_where_the_player_to_move_sees_it(name):
 
 @pytest.mark.parametrize("name", ["tictactoe", "go(size=5)", "hex(size=4)", "connect4", "breakthrough"])
 def test_the_reply_turns_with_the_board(name):
-    """As a policy does that is all on the next action."""
+    """The target turns as a policy does that is all on the next action."""
     game, rng, state, actions = games.make(name), np.random.default_rng(5), None, []
     state = game.initial(1)
     while len(actions) < 7 and not game.terminal(state)[0][0]:
@@ -150,7 +150,7 @@ def test_ownership_and_score_of_go_by_hand():
     for ply in range(12):
         sign = 1 - 2 * (ply % 2)
         assert (owned[ply] == sign * black).all() and score[ply] * unit == pytest.approx(sign * (15 - 10 - 0.5))
-    assert (owned[12:14] == 2).all() and np.isnan(score[12:14]).all()  # the game goes on
+    assert (owned[12:14] == 2).all() and np.isnan(score[12:14]).all()  # the game has not ended
     for ply in range(13):  # White's walls are where Black's were: 15 points for White
         sign = 1 - 2 * (ply % 2)
         assert (owned[14 + ply] == -sign * black).all()
@@ -212,7 +212,7 @@ def test_an_empty_record_has_targets_too(name):
 # losses
 
 
-def test_losses_by_hand():
+def test_losses_of_auxiliary_heads_match_hand_computation():
     """Zero outputs: Huber's 0.5 (1 - 0.25) and 0.5 - 0.125, ln 2 a cell, ln 9, and squares."""
 
     def loss(name, target, shape, game=TICTACTOE):
@@ -309,7 +309,7 @@ def test_engines_do_not_evaluate_heads_that_only_train(configured, engine):
         ("moves_left(factor=2)", "connect4", "no argument"),
     ],
 )
-def test_what_a_head_cannot_do_is_refused(name, game, why):
+def test_a_head_with_wrong_arguments_or_game_is_refused(name, game, why):
     with pytest.raises(Refusal, match=f"network.heads.*{why}|network.heads(.|\n)*{why}"):
         resnet.build(games.make(game), make_config(game, network={"heads": ("policy", "value", name)}).network, 1)
 

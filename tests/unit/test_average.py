@@ -1,13 +1,12 @@
-"""train.ema_decay: an average of the weights plays, and the weights train on."""
+"""train.ema_decay: an average of the weights plays, and the weights themselves are trained."""
 
 import pytest
 import torch
-from helpers import make_config
-from test_learner import BATCH, CONNECT4, HEADS, filled, train
+from helpers import CONNECT4, make_config
+from learners import BATCH, HEADS, filled, resume, saved, train, weights
 
 from az_mpi.network import resnet
-from az_mpi.storage import checkpoint
-from az_mpi.storage.checkpoint import Checkpoint, Progress
+from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner
 from az_mpi.train.replay import Replay
@@ -35,29 +34,8 @@ def make_learner(world):
     return make
 
 
-def weights(network):
-    return {name: tensor.clone() for name, tensor in network.state_dict().items()}
-
-
 def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
-
-
-def saved(learner, folder):
-    """Return a learner's state as it comes back from a checkpoint on the disk."""
-    state = Checkpoint(learner.progress, learner.average.state_dict(), learner.optimizer_tensors())
-    checkpoint.save(folder, state, keep=1)
-    [path] = checkpoint.find(folder)
-    found = checkpoint.read(path)
-    checkpoint.check_fits(path, found, learner.average.state_dict())
-    return found
-
-
-def go_on(learner, state):
-    """As a rank that trains does when a run is resumed."""
-    learner.average.load_state_dict(state.model)
-    learner.progress = state.progress.copy()
-    learner.load(learner.progress, state.optimizer)
 
 
 def test_the_average_is_the_sum_over_all_steps(make_learner, replay):
@@ -76,7 +54,7 @@ def test_the_average_is_the_sum_over_all_steps(make_learner, replay):
         assert not torch.equal(mean, seen[-1][name])
 
 
-def test_without_it_what_plays_is_what_is_trained(make_learner, replay):
+def test_without_an_average_the_trained_network_plays(make_learner, replay):
     learner = make_learner(0.0)
     train(learner, replay, 2)
     assert learner.average is learner.network
@@ -94,17 +72,17 @@ def test_training_continues_from_a_checkpoint_to_the_same_bits(make_learner, rep
     unbroken, broken, resumed = (make_learner(0.9) for _ in range(3))
     train(unbroken, replay, 5)
     train(broken, replay, 2)
-    go_on(resumed, saved(broken, tmp_path))
+    resume(resumed, saved(broken, tmp_path))
     train(resumed, replay, 3)
     assert same(weights(resumed.network), weights(unbroken.network))
     assert same(weights(resumed.average), weights(unbroken.average))
     assert same(resumed.optimizer_tensors(), unbroken.optimizer_tensors())
 
 
-def test_a_run_without_an_average_gets_one_that_begins_at_its_weights(make_learner, replay, tmp_path):
+def test_the_average_of_a_run_without_one_begins_at_its_weights(make_learner, replay, tmp_path):
     old, new = make_learner(0.0), make_learner(0.9)
     train(old, replay, 2)
-    go_on(new, saved(old, tmp_path))
+    resume(new, saved(old, tmp_path))
     assert same(weights(new.network), weights(old.network)) and same(weights(new.average), weights(old.network))
     train(old, replay, 2)
     train(new, replay, 2)
@@ -114,7 +92,7 @@ def test_a_run_without_an_average_gets_one_that_begins_at_its_weights(make_learn
 def test_a_run_that_stops_averaging_continues_with_the_trained_weights(make_learner, replay, tmp_path):
     averaging, plain = make_learner(0.9), make_learner(0.0)
     train(averaging, replay, 3)
-    go_on(plain, saved(averaging, tmp_path))
+    resume(plain, saved(averaging, tmp_path))
     assert same(weights(plain.average), weights(averaging.network))
     train(averaging, replay, 1)
     train(plain, replay, 1)

@@ -81,7 +81,7 @@ def test_int8_is_nearly_the_fp32_network(kind):
 
 @each_kind
 def test_int8_is_for_layers_of_the_board_alone(kind):
-    """Not for what is computed from means over it."""
+    """Layers that work on means over the board are not in int8."""
     network = trained(settings=settings(kind))
     graph = torch.fx.Tracer().trace(network)
     found = {node.target.split(".", 2)[2] for node in int8.convolutions(graph, network)}
@@ -187,12 +187,12 @@ def test_blocks_with_pooling_see_the_other_side_of_a_large_board(kind, far):
     "kind, blocks, pooled",
     [("global_pooling", 5, [1, 3]), ("global_pooling(every=3)", 7, [2, 5]), ("global_pooling(every=1)", 2, [0, 1])],
 )
-def test_every_so_many_blocks_pool(kind, blocks, pooled):
+def test_blocks_pool_at_the_configured_distance(kind, blocks, pooled):
     tower = untrained(settings=settings(kind, blocks)).tower
     assert [k for k, block in enumerate(tower) if any("pool" in name for name, _ in block.named_parameters())] == pooled
 
 
-def test_weights_by_hand():
+def test_the_number_of_weights_of_each_block_matches_hand_computation():
     """16 channels: residual 2 (16 x 16 x 9 + 16) = 4640. Pooled 4: 9 x 16 x 16 + 16, 9 x 12 x 16 + 16, 8 x 12 + 12.
     Squeezed to 4: 4640, 16 x 4 + 4, 2 (4 x 16 + 16). Bottleneck: 16 x 8 + 8, 4 (8 x 8 x 9 + 8), 8 x 16 + 16."""
     expected = {
@@ -225,14 +225,14 @@ class OneCell(Block):
 """
 
 
-def test_a_block_of_ones_own(tmp_path):
+def test_a_users_block_is_built_and_trained(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     config = make_config(network={"blocks": 3, "channels": 8, "block": f"{tmp_path}/own.py:OneCell(factor=2.0)"})
     network = resnet.build(games.make("tictactoe"), config.network, 1)
     assert [(block.factor, resnet.num_parameters(block)) for block in network.tower] == [(2, 72), (3, 72), (4, 72)]
 
 
-def test_names_and_arguments_are_refused_in_one_block():
+def test_wrong_names_and_arguments_of_blocks_are_refused_in_one_block():
     with pytest.raises(ConfigError, match="did you mean bottleneck"):
         make_config(network={"block": "botleneck"})
     for kind, text in (

@@ -73,7 +73,7 @@ def images(game, states):
 
 
 @pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
-def test_an_evaluation_is_the_engines_of_one_image_turned_back(game):
+def test_an_evaluation_is_that_of_one_symmetric_image_turned_back(game):
     engine = Counting(game)
     cached = CachedEvaluator(game, engine, 1 << 20)
     states = random_states(game, 300, 1, 6)
@@ -90,7 +90,7 @@ def test_an_evaluation_is_the_engines_of_one_image_turned_back(game):
 
 
 @pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
-def test_each_position_is_asked_for_once_whatever_its_image(game):
+def test_symmetric_positions_are_evaluated_once(game):
     engine = Counting(game)
     cached = CachedEvaluator(game, engine, 1 << 20)
     states = random_states(game, 400, 2, 5)
@@ -121,7 +121,7 @@ def legal_only(game, states, logits):
 
 
 @pytest.mark.parametrize("num_bytes", [0, 300, 6000])
-def test_a_full_table_forgets_but_never_lies(num_bytes):
+def test_a_full_table_drops_entries_and_returns_no_wrong_one(num_bytes):
     """Far more positions than it holds, many in one batch: each answer is still that of its own position."""
     engine = Equivariant(CONNECT4)
     cached = CachedEvaluator(CONNECT4, engine, num_bytes)
@@ -240,7 +240,7 @@ def test_a_position_of_a_game_with_many_actions_takes_memory_for_its_legal_ones(
 
 
 @pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=["connect4", "tictactoe"])
-def test_a_search_makes_the_same_visits_with_and_without_it(game):
+def test_a_search_makes_the_same_visits_with_and_without_the_cache(game):
     settings = make_config(game.name).search.model_copy(update={"simulations": 60})
     slots = np.arange(12)
     found = []
@@ -262,7 +262,7 @@ def test_a_search_makes_the_same_visits_with_and_without_it(game):
 
 
 @pytest.mark.parametrize("num_bytes", [0, 6000, 500_000])
-def test_batches_that_overlap_get_their_own_answers(num_bytes):
+def test_overlapping_batches_get_their_own_results(num_bytes):
     """Each is begun before the one before it is complete, with many positions in common."""
     engine, rng = Equivariant(CONNECT4), np.random.default_rng(2)
     cached, pool = CachedEvaluator(CONNECT4, engine, num_bytes), random_states(CONNECT4, 300, 3, 10)

@@ -1,4 +1,4 @@
-"""Callbacks: what they are told, and that a run goes on without one that fails."""
+"""Callbacks get games, iterations and evaluations, and a run continues without one that fails."""
 
 import numpy as np
 from helpers import make_config, play_games
@@ -35,7 +35,7 @@ class Notes(Callback):
 """
 
 
-def test_each_callback_hears_of_everything_until_it_fails(tmp_path, caplog):
+def test_each_callback_is_called_for_every_event_until_it_fails(tmp_path, caplog):
     (tmp_path / "own.py").write_text(OWN)
     own = f"{tmp_path}/own.py:Notes"
     callbacks = Callbacks([own, f"{own}(fails_in='iteration')"], tmp_path, 3, TICTACTOE)
@@ -62,5 +62,5 @@ def test_each_callback_hears_of_everything_until_it_fails(tmp_path, caplog):
         assert ended[0] and game.outcome == (value[0] if TICTACTOE.to_play(states)[0] == 0 else -value[0])
 
 
-def test_without_callbacks_nothing_is_taken_apart(tmp_path):
+def test_without_callbacks_no_record_is_split_into_games(tmp_path):
     Callbacks([], tmp_path, 0, TICTACTOE).games(None)

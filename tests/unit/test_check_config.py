@@ -61,7 +61,7 @@ def test_the_check_refuses_what_a_start_would_refuse(changes, said):
     assert "rank 0 of 1" not in str(caught.value), "there is no job, and so no rank"
 
 
-def test_what_only_this_host_lacks_is_a_remark_and_the_rest_is_checked(monkeypatch):
+def test_hardware_that_this_host_lacks_is_a_remark_and_the_other_keys_are_checked(monkeypatch):
     monkeypatch.setattr(engines, "has_bf16", lambda device: False)
     [remark] = modes.check(config(network__precision="bf16"))
     assert 'network.precision = "bf16"' in remark
@@ -69,13 +69,13 @@ def test_what_only_this_host_lacks_is_a_remark_and_the_rest_is_checked(monkeypat
         modes.check(config(network__precision="bf16", evaluate__solver="bitbully"))
 
 
-def test_a_program_that_only_this_host_lacks_is_a_remark():
+def test_an_opponents_program_that_this_host_lacks_is_a_remark():
     [remark] = modes.check(config(game="connect4", evaluate__opponents=["gtp(command='/no/such/program')"]))
     assert "/no/such/program" in remark
 
 
 def test_callbacks_are_loaded_but_not_made(tmp_path):
-    """Their constructors may begin something that belongs to a run."""
+    """The constructor of a callback may begin something that belongs to a run."""
     file = tmp_path / "mine.py"
     file.write_text(
         "from az_mpi.telemetry.callbacks import Callback\n\n\nclass Mine(Callback):\n"

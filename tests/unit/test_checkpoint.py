@@ -1,4 +1,4 @@
-"""Checkpoints: what is saved is what is loaded, and a damaged one is passed over, told about and kept."""
+"""A loaded checkpoint equals the saved one, and a damaged one is reported, skipped and kept."""
 
 import errno
 import gc
@@ -15,8 +15,8 @@ from az_mpi.core import files
 from az_mpi.storage import checkpoint
 
 
-def test_what_is_saved_is_what_is_loaded(tmp_path):
-    """To the last bit, also numbers that are not plain, and tensors that do not lie in order."""
+def test_a_loaded_checkpoint_equals_the_saved_one(tmp_path):
+    """They are equal to the last bit, also with unusual numbers and tensors that are not contiguous."""
     saved = make(3)
     saved.model["stem.weight"][0, 0, 0, :3] = torch.tensor([3e38, -0.0, 1e-45])
     saved.model["turned"] = torch.arange(24.0).reshape(2, 3, 2, 2).to(memory_format=torch.channels_last)
@@ -28,8 +28,8 @@ def test_what_is_saved_is_what_is_loaded(tmp_path):
     assert lines == [] and sorted(p.name for p in (tmp_path / "000003").iterdir()) == sorted(FILES)
 
 
-def test_what_was_saved_leaves_nothing_that_only_the_collector_of_cycles_can_free(tmp_path):
-    """That one comes rarely in a program of so many objects: after hundreds of checkpoints."""
+def test_saving_a_checkpoint_leaves_no_reference_cycles(tmp_path):
+    """Only the collector of cycles frees those, and it runs once in hundreds of checkpoints."""
     state = make(1)
     checkpoint.to_bytes(state.model)
     gc.collect()
@@ -41,20 +41,20 @@ def test_what_was_saved_leaves_nothing_that_only_the_collector_of_cycles_can_fre
         gc.enable()
 
 
-def test_sums_are_those_that_sha256sum_checks(tmp_path):
+def test_sha256sum_accepts_the_checksums_of_a_checkpoint(tmp_path):
     checkpoint.save(tmp_path, make(1), keep=1)
     assert os.system(f"cd {tmp_path}/000001 && sha256sum --check --quiet --strict sha256") == 0
 
 
-def test_an_optimizer_that_has_not_stepped_yet(tmp_path):
+def test_an_optimizer_that_has_not_stepped_yet_is_saved_and_loaded(tmp_path):
     saved = make(0)
     saved.optimizer = {}
     checkpoint.save(tmp_path, saved, keep=1)
     assert_same(checkpoint.load_newest(tmp_path, set_aside=True)[0], saved)
 
 
-def test_the_hours_of_a_stop_that_made_no_checkpoint(tmp_path):
-    """Those of the state that is resumed, and of no other; lines that are no records are passed over."""
+def test_hours_of_a_start_that_saved_no_checkpoint_count(tmp_path):
+    """The hours are those of the resumed state and of no other. Lines that are no records are skipped."""
     lines = [
         {"iteration": 3, "step": 9, "hours": 2.5},
         {"iteration": 3, "step": 12, "hours": 1.5},
@@ -76,7 +76,7 @@ def test_the_hours_of_a_stop_that_made_no_checkpoint(tmp_path):
     assert checkpoint.hours_told(tmp_path / "nowhere" / "checkpoints", progress) == 1.25
 
 
-def test_the_newest_are_kept(tmp_path):
+def test_only_the_newest_checkpoints_are_kept(tmp_path):
     for iteration in (1, 2, 3, 10, 11):
         checkpoint.save(tmp_path, make(iteration), keep=2)
     assert [p.name for p in checkpoint.find(tmp_path)] == ["000010", "000011"]
@@ -84,7 +84,7 @@ def test_the_newest_are_kept(tmp_path):
     assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 11
 
 
-def test_an_old_one_is_never_seen_in_part(tmp_path, monkeypatch):
+def test_a_checkpoint_being_removed_is_never_seen_in_part(tmp_path, monkeypatch):
     """The file system fails, or the job is killed, in the middle of its removal."""
     checkpoint.save(tmp_path, make(1), keep=1)
     real = os.unlink
@@ -104,7 +104,7 @@ def test_an_old_one_is_never_seen_in_part(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["000002"]
 
 
-def test_no_checkpoint(tmp_path):
+def test_a_folder_without_checkpoints_gives_none(tmp_path):
     assert checkpoint.load_newest(tmp_path, set_aside=True) == (None, [])
     assert checkpoint.load_newest(tmp_path / "nowhere", set_aside=True) == (None, [])
 
@@ -128,7 +128,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(tmp_path, nam
     assert_same(found, make_like(found, 1))
     assert len(lines) == 1 and "000002" in lines[0] and "000002.damaged" in lines[0] and "\n" not in lines[0]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000001", "000002.damaged"]
-    # It is told once, and its number is free for the checkpoint that comes instead.
+    # The damage is reported once, and the number is free for the next checkpoint.
     assert checkpoint.load_newest(tmp_path, set_aside=True)[1] == []
     checkpoint.save(tmp_path, make(2, seed=9), keep=3)
     assert checkpoint.load_newest(tmp_path, set_aside=True)[0].progress.iteration == 2
@@ -160,7 +160,7 @@ def make_like(found, iteration):
 
 
 def test_a_number_that_was_changed_by_hand_is_damage(tmp_path):
-    """state.json still reads well; it is not what was saved."""
+    """state.json can still be read, but is not the saved one."""
     checkpoint.save(tmp_path, make(4), keep=3)
     state = tmp_path / "000004" / "state.json"
     assert '"step": 40' in state.read_text()
@@ -169,8 +169,8 @@ def test_a_number_that_was_changed_by_hand_is_damage(tmp_path):
     assert found is None and "state.json" in lines[0]
 
 
-def test_sums_of_another_checkpoint_do_not_serve(tmp_path):
-    """Whole files, but of two checkpoints: refused."""
+def test_a_checkpoint_with_the_checksums_of_another_is_damaged(tmp_path):
+    """All files are whole, but they belong to two checkpoints."""
     for iteration in (1, 2):
         checkpoint.save(tmp_path, make(iteration, seed=iteration), keep=3)
     os.replace(tmp_path / "000001" / "model.safetensors", tmp_path / "000002" / "model.safetensors")
@@ -178,7 +178,7 @@ def test_sums_of_another_checkpoint_do_not_serve(tmp_path):
     assert found is None and ["000002" in lines[0], "000001" in lines[1]] == [True, True]
 
 
-def test_where_all_are_damaged_there_is_none(tmp_path):
+def test_a_folder_whose_checkpoints_are_all_damaged_gives_none(tmp_path):
     for iteration in (1, 2, 3):
         checkpoint.save(tmp_path, make(iteration), keep=3)
         flip(tmp_path / f"{iteration:06d}" / "model.safetensors")
@@ -187,7 +187,7 @@ def test_where_all_are_damaged_there_is_none(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000001.damaged", "000002.damaged", "000003.damaged"]
 
 
-def test_damaged_twice_both_are_kept(tmp_path):
+def test_two_damaged_checkpoints_of_one_iteration_are_both_kept(tmp_path):
     for seed in (1, 2):
         checkpoint.save(tmp_path, make(5, seed), keep=3)
         flip(tmp_path / "000005" / "state.json")
@@ -195,8 +195,8 @@ def test_damaged_twice_both_are_kept(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["000005.damaged", "000005.damaged-1"]
 
 
-def test_another_schema_is_not_used(tmp_path):
-    """Its sums are right; its version is not."""
+def test_a_checkpoint_of_another_schema_is_not_used(tmp_path):
+    """The checksums are right and the version is not."""
     checkpoint.save(tmp_path, make(1), keep=3)
     state, sums = tmp_path / "000001" / "state.json", tmp_path / "000001" / "sha256"
     old = hashlib.sha256(state.read_bytes()).hexdigest()
@@ -225,13 +225,13 @@ def test_a_folder_that_was_being_written_when_the_program_died_is_not_seen(tmp_p
     assert found.progress.iteration == 1 and lines == []
 
 
-def test_checkpoints_beyond_a_million(tmp_path):
+def test_checkpoints_beyond_a_million_are_found_in_order(tmp_path):
     for k in (999999, 1000000):
         (tmp_path / str(k)).mkdir()
     assert [p.name for p in checkpoint.find(tmp_path)] == ["999999", "1000000"]
 
 
-def test_whoever_only_looks_leaves_a_damaged_checkpoint_where_it_is(tmp_path):
+def test_reading_without_setting_aside_leaves_a_damaged_checkpoint_where_it_is(tmp_path):
     for iteration in (1, 2):
         checkpoint.save(tmp_path, make(iteration), keep=3)
     (tmp_path / "000002" / "state.json").write_text("")

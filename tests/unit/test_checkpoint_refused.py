@@ -4,15 +4,16 @@ import hashlib
 import json
 import logging
 import os
-from types import SimpleNamespace
 
 import pytest
 import torch
 from checkpoints import FILES, assert_same, flip, make
+from stand_ins import part_of_run
 
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.core.problems import Refusal
+from az_mpi.mpi.alone import Alone
 from az_mpi.network import resnet
 from az_mpi.run import bad_steps, resume
 from az_mpi.run.run_files import RunFiles
@@ -20,7 +21,7 @@ from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Progress
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_is_refused_until_told_to_begin_anew(tmp_path):
+def test_a_run_whose_checkpoints_are_all_damaged_is_refused_without_the_option_to_begin_again(tmp_path):
     folder = tmp_path / "run" / "checkpoints"
     folder.mkdir(parents=True)
     checkpoint.refuse_unusable(folder, restart=False)  # a new run
@@ -69,7 +70,7 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_one_that_had_none_is_no
 
 
 def test_a_checkpoint_that_is_gone_is_noticed_in_a_long_run(tmp_path):
-    """Its metrics.jsonl is larger than other text files may be."""
+    """The run's metrics.jsonl is larger than other text files may be."""
     text = record("checkpoint", 4, 60) + (record("iteration", 4, 60, note="x" * 2**20) * 17)
     (tmp_path / "metrics.jsonl").write_text(text)
     with pytest.raises(Refusal, match="after iteration 4"):
@@ -77,7 +78,7 @@ def test_a_checkpoint_that_is_gone_is_noticed_in_a_long_run(tmp_path):
 
 
 def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(tmp_path):
-    """Also where an older one is this run's, and where the run is to start again."""
+    """This holds where an older checkpoint is this run's, and where the run is to start again."""
     folder, ours = tmp_path / "checkpoints", make(1)
     folder.mkdir()
     checkpoint.save(folder, ours, keep=3)
@@ -97,46 +98,45 @@ def test_a_whole_checkpoint_of_another_network_is_refused_and_left_where_it_is(t
 
 
 def test_training_does_not_go_back_to_another_networks_checkpoint(tmp_path, caplog):
-    """It was put there while the run went on: it stays where it is, and training ends with the reason."""
+    """The checkpoint was put there during the run. It stays where it is, and training ends with the reason."""
     other = make(2)
     other.model["stem.weight"] = torch.zeros(16, 2, 3, 3)
     (tmp_path / "checkpoints").mkdir()
     checkpoint.save(tmp_path / "checkpoints", other, keep=3)
     network = resnet.build(games.make("tictactoe"), models.Network(blocks=1, channels=8), 1)
-    world = SimpleNamespace(is_root=True, share=lambda values: values)
-    learner, logger = SimpleNamespace(good_until=60, world=world, failure=None), logging.getLogger("test")
-    run = SimpleNamespace(
-        world=world,
-        setup=SimpleNamespace(folder=tmp_path),
+    learner = part_of_run(good_until=60, world=Alone(), failure=None)
+    run = part_of_run(
+        world=Alone(),
+        setup={"folder": tmp_path},
         files=RunFiles(tmp_path, None, 600.0),
-        training=SimpleNamespace(learner=learner, network=network),
+        training={"learner": learner, "network": network},
         progress=Progress(step=60),
-        report=SimpleNamespace(warn=logger.warning),
+        report={"warn": logging.getLogger("test").warning},
     )
     bad_steps.roll_back(run, "6 steps in a row were not finite")
     assert "training cannot continue" in learner.failure and "another network's" in caplog.text
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["000002"]
 
 
-def test_games_that_were_under_way_are_told_of(tmp_path, monkeypatch, caplog):
+def test_the_number_of_games_lost_under_way_is_logged(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(resume.exchange, "refill", lambda run: None)
     monkeypatch.setattr(resume.weights, "broadcast_weights", lambda run: None)
     monkeypatch.setattr(resume.archive, "renew", lambda run: None)
     logger = logging.getLogger("test")
     logger.setLevel(logging.INFO)
-    run = SimpleNamespace(
-        world=SimpleNamespace(is_root=True, share=lambda values: values),
+    run = part_of_run(
+        world=Alone(),
         progress=make(2).progress,
         files=RunFiles(tmp_path, None, 600.0),
         start=2,
-        report=SimpleNamespace(say=logger.info),
+        report={"say": logger.info},
         how_far=lambda: "2 iterations",
     )
     resume.resume(run)
     assert "lost: 3 games" in caplog.text
 
 
-def test_all_that_differs_between_networks_is_told_of(tmp_path):
+def test_a_refusal_lists_every_difference_between_networks(tmp_path):
     ours, other = make(1).model, make(1)
     del other.model["stem.bias"]
     other.model["stem.weight"] = other.model["stem.weight"].double()
@@ -165,7 +165,7 @@ FOREIGN = {
 
 
 @pytest.mark.parametrize("state", FOREIGN.values(), ids=FOREIGN)
-def test_what_a_stranger_made_with_right_sums_is_refused(tmp_path, state):
+def test_files_of_a_stranger_with_right_checksums_are_refused(tmp_path, state):
     checkpoint.save(tmp_path, make(1), keep=3)
     place = tmp_path / "000001"
     old, new = (hashlib.sha256(text).hexdigest() for text in ((place / "state.json").read_bytes(), state.encode()))

@@ -113,7 +113,7 @@ BAD_USAGE = [
 
 
 @pytest.mark.parametrize("arguments, said", BAD_USAGE)
-def test_arguments_that_cannot_be_used(arguments, said):
+def test_arguments_that_cannot_be_used_are_refused(arguments, said):
     with pytest.raises(Refusal) as caught:
         parse(arguments)
     assert said in str(caught.value)
@@ -204,7 +204,7 @@ def test_version_prints_the_version():
         ({"OMPI_COMM_WORLD_RANK": "x"}, 0),
     ],
 )
-def test_the_rank_from_the_environment(monkeypatch, variables, rank):
+def test_the_rank_is_read_from_the_launchers_environment(monkeypatch, variables, rank):
     for name in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

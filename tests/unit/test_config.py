@@ -1,4 +1,4 @@
-"""The configuration: every problem is told, with its key, its value and what is allowed, and nothing else is raised."""
+"""Every problem of a configuration is reported with its key, its value and what is allowed; nothing else is raised."""
 
 import json
 from pathlib import Path
@@ -88,7 +88,7 @@ BAD_VALUES = [
 
 
 @pytest.mark.parametrize("section, key, value, said", BAD_VALUES)
-def test_a_value_that_is_not_allowed(section, key, value, said):
+def test_a_value_that_is_not_allowed_is_refused_with_the_allowed_ones(section, key, value, said):
     found = problems({section: {key: value}} if section else {key: value})
     (problem,) = found.values()
     assert problem.key == (f"{section}.{key}" if section else key)
@@ -116,19 +116,19 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize("data, key, said", UNKNOWN)
-def test_a_key_that_does_not_exist(data, key, said):
+def test_a_key_that_does_not_exist_is_refused_with_the_nearest_one(data, key, said):
     (problem,) = problems(data).values()
     assert problem.key == key and said in problem.message
 
 
-def test_two_files_of_one_name_are_refused_for_they_could_not_be_told_apart():
+def test_two_files_of_one_name_are_refused():
     two = ["/v1/bot.py:Bot", "/v2/bot.py:Bot"]
     assert "files by their names alone" in str(problems({"evaluate": {"opponents": two}})["evaluate.opponents"])
     one = ["/v1/bot.py:Bot(depth=1)", "/v1/bot.py:Bot(depth=2)", "/v1/bot.py:Other"]
     assert loads(json.dumps({"game": "connect4", "evaluate": {"opponents": one}})).evaluate.opponents == tuple(one)
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_reported_at_once():
     text = (
         '{"game": "connect4", "trian": {}, "search": [], "replay": {"window_min": 9, "window_max": 3, '
         '"window_growth": 7, "windw_min": 3}, "train": {"ranks": 3, "backend": 0, "backend": "horovod"}}'
@@ -184,12 +184,12 @@ def test_a_contradiction_names_both_sides_and_where_they_come_from():
         validate({"game": "connect4"} | data, "equal is allowed")
 
 
-def test_a_contradiction_is_only_told_of_values_that_are_allowed():
+def test_contradictions_are_reported_of_allowed_values_only():
     assert set(problems({"replay": {"window_min": "9", "window_max": 5}})) == {"replay.window_min"}
     assert set(problems({"replay": {"window_min": 9, "window_max": 0}})) == {"replay.window_max"}
 
 
-def test_the_game_must_be_given():
+def test_a_configuration_without_a_game_is_refused():
     (problem,) = problems("{}").values()
     assert (problem.key, problem.value) == ("game", "(missing)")
 
@@ -214,7 +214,7 @@ def test_the_game_must_be_given():
         ('{"game": ' + "[" * 200_000, "nested too deeply"),
     ],
 )
-def test_a_text_that_is_no_object(text, said):
+def test_json_that_is_no_object_is_refused(text, said):
     (problem,) = problems(text).values()
     assert problem.key == "" and said in problem.message
 
@@ -227,12 +227,12 @@ def test_a_syntax_error_in_a_long_line_is_shown_around_its_place():
 
 @pytest.mark.parametrize("number", ["9" * 5000, "-" + "9" * 5000, "1e999", "NaN", "-Infinity", "1" * 350])
 @pytest.mark.parametrize("section, key", [("train", "batch_size"), ("train", "learning_rate")])
-def test_a_number_too_large_for_anything(section, key, number):
+def test_a_number_that_is_too_large_for_any_type_is_refused(section, key, number):
     (problem,) = problems(f'{{"game": "connect4", "{section}": {{"{key}": {number}}}}}').values()
     assert problem.key == f"{section}.{key}" and len(problem.value) <= 60
 
 
-def test_a_value_nested_deeply_and_keys_unfit_for_a_terminal():
+def test_deeply_nested_values_and_unprintable_keys_are_refused_in_one_block():
     deep = "[" * 900 + "]" * 900
     (problem,) = problems('{"game": "connect4", "seed": ' + deep + "}").values()
     assert problem.key == "seed" and len(problem.value) <= 60
@@ -247,7 +247,7 @@ def test_thousands_of_problems_are_cut_short():
     assert len(str(caught.value).split("\n")) == 1 + 2 * 40 + 1 + 1 and "... and 260 more" in str(caught.value)
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_files_that_cannot_be_read_are_refused(tmp_path):
     (tmp_path / "latin.json").write_bytes(b'{"game": "\xe9"}')
     (tmp_path / "large.json").write_bytes(b" " * 70_000 + LEAST.encode())
     for path, said in [
@@ -291,7 +291,7 @@ def test_a_whole_number_is_a_number_and_choices_of_two_types_stay_apart():
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.json")), ids=lambda path: path.stem)
-def test_shipped_configurations_are_valid_say_only_what_differs_and_round_trip(path):
+def test_shipped_configurations_hold_no_defaults_and_round_trip(path):
     config = load(path)
     defaults = flat(loads(json.dumps({"game": config.game})))
     written = {
@@ -322,7 +322,7 @@ def test_a_configuration_does_not_change():
     assert config == loads(LEAST)
 
 
-def test_every_key_says_what_it_is():
+def test_every_key_has_a_description():
     for name, key in KEYS.items():
         assert len(key.description) > 15 and key.description.endswith("."), name
         assert (key.default is ...) == (name == "game"), name
@@ -357,7 +357,7 @@ def test_the_keys_that_may_change_when_a_run_is_resumed():
         assert key.may_change == (name in single or name.partition(".")[0] in sections), name
 
 
-def test_a_run_of_before_network_precision_goes_on_as_it_was():
+def test_a_run_older_than_network_precision_keeps_its_precision():
     old = json.loads(to_json(loads(LEAST)))
     del old["network"]["precision"]
     assert loads(json.dumps(old)) == loads(LEAST) and loads(LEAST).network.precision == "auto"
@@ -385,7 +385,7 @@ def test_earlier_versions_counted_the_positions_of_the_cache():
         loads(LEAST, overrides={"network.cache_entries": "x"})
 
 
-def test_changes_lists_what_differs_and_whether_it_may():
+def test_changes_lists_each_difference_and_whether_it_is_allowed():
     old = loads(LEAST)
     new = loads(LEAST, overrides={"train.batch_size": 64, "search.c_puct": 2.0, "seed": 1})
     assert changes(old, old) == []
@@ -422,8 +422,8 @@ def test_a_file_that_has_moved_is_no_change_of_the_configuration():
         assert (change.key, change.may_change) == ("game", False)
 
 
-def test_a_file_that_cannot_be_read_now_is_no_wrong_one(tmp_path, monkeypatch):
-    """A job that is started again while its file server is away is to be tried again."""
+def test_a_file_that_cannot_be_read_now_ends_the_start_resumable(tmp_path, monkeypatch):
+    """A job that is started again while its file server is away must be started once more."""
 
     def fail(*_):
         raise OSError(116, "Stale file handle")

@@ -1,4 +1,4 @@
-"""When the hours that a start of a run may take are over: whose clock says so, and from when it counts."""
+"""The hours of a start end by root's clock, which counts from the start of the process."""
 
 import math
 import os
@@ -22,7 +22,7 @@ def test_the_hours_count_from_the_start_of_the_process():
     assert deadline(0.0) == math.inf
 
 
-def test_only_roots_clock_asks_to_stop():
+def test_a_deadline_stops_the_run_by_roots_clock_alone():
     over = Requests(time.monotonic() - 1)
     assert over.tell(is_root=False) == (False, False) and not over.stop
     assert over.tell(is_root=True) == (False, True) and over.stop
@@ -42,8 +42,8 @@ def test_ranks_hear_of_the_deadline_by_the_sums_that_they_exchange_anyway(world)
     assert in_step.wait(lambda total: True).stop == 0
 
 
-def test_an_interrupt_is_the_second_one_only_after_a_first():
-    """Not where the run is stopping for another reason, or has heard of another rank's first one before its own."""
+def test_an_interrupt_ends_the_process_only_after_a_first_one():
+    """An interrupt is a first one where the run stops for another reason or another rank was interrupted before."""
     requests = Requests()
     requests.stop = True
     requests._interrupt()

@@ -40,7 +40,7 @@ def test_quotas_of_version_2_are_those_of_the_group_and_of_all_above_it(tree):
     assert tree("0::/pod/other\n").items() < found.items(), "a group has the same key for all of its processes"
 
 
-def test_a_container_sees_its_own_group_as_the_top(tree):
+def test_the_cgroup_of_a_container_is_its_top_group(tree):
     assert list(tree("0::/\n", cpu_dot_max="150000 100000\n").values()) == [1.5]
     assert list(tree("0::/system.slice/docker-1.scope\n").values()) == [1.5], "the host's path is not visible there"
     assert list(tree("0::/../../elsewhere\n").values()) == [1.5]
@@ -64,7 +64,7 @@ def test_a_file_that_names_no_quota_limits_nothing(tree, text):
     assert tree("0::/\n", cpu_dot_max=text) == {}
 
 
-def test_without_cgroups_nothing_is_limited(tmp_path):
+def test_without_cgroups_there_is_no_quota(tmp_path):
     assert cpu_quotas(str(tmp_path / "none"), str(tmp_path)) == {}
 
 

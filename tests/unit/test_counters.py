@@ -1,4 +1,4 @@
-"""Counts of a rank: of a record by hand, and that each report begins with zeros."""
+"""The counts of a rank are those of a record by hand, and each report begins with zeros."""
 
 import numpy as np
 

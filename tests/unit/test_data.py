@@ -1,4 +1,4 @@
-"""The games of a run as data for other programs: what the files say of themselves, and the programs of docs/data.md."""
+"""The games of a run as data for other programs: the descriptions in the files, and the programs of docs/data.md."""
 
 import re
 import subprocess
@@ -47,7 +47,7 @@ def file(folder):
         yield file
 
 
-def test_every_group_and_dataset_says_what_it_is(file):
+def test_every_group_and_dataset_has_a_description(file):
     found = {f"{group}/{name}": dict(file[group][name].attrs) for group in file for name in file[group]}
     assert found.keys() == COLUMNS.keys()
     for name, attributes in found.items():
@@ -57,7 +57,7 @@ def test_every_group_and_dataset_says_what_it_is(file):
     assert all(len(file[group].attrs["description"]) > 20 for group in file)
 
 
-def test_values_have_a_perspective_and_it_is_the_one_that_is_written(file):
+def test_stored_values_have_the_perspective_that_their_description_names(file):
     """Each value is compared with the result as the rules say it."""
     with_view = {name for name, column in COLUMNS.items() if column.perspective}
     assert with_view == {"games/outcome", "positions/value", "positions/root_value"}
@@ -96,7 +96,7 @@ def test_the_page_lists_every_column_as_the_files_do():
 
 @pytest.mark.process
 @pytest.mark.parametrize("number", range(len(PROGRAMS)))
-def test_the_programs_of_the_page_do_what_it_says(folder, number):
+def test_the_programs_of_the_page_print_what_it_says(folder, number):
     if "pandas" in PROGRAMS[number]:
         pytest.importorskip("pandas", reason="optional; it could not be installed here")
     done = subprocess.run(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_arena import Scripted
+from scripted import Scripted
 
 from az_mpi import games
 from az_mpi.config import load

@@ -62,7 +62,7 @@ def test_engine_agrees_with_the_fp32_network(engine_of, n):
         assert n < 63 or np.corrcoef(found.ravel(), exact.ravel())[0, 1] > 0.999
 
 
-def test_engine_of_another_board_and_depth(engine_of):
+def test_engines_agree_with_the_network_on_another_board_and_depth(engine_of):
     """Tic-tac-toe, 3 blocks of 24 filters, zero weights in it as at the start of training."""
     make, _ = engine_of
     game = games.make("tictactoe")
@@ -81,7 +81,7 @@ def test_engine_uses_the_weights_it_was_given_last(engine_of):
     before = engine.evaluate(planes)
     expected = make(second).evaluate(planes)
     with torch.no_grad():
-        first.heads["policy"].out.bias += 1  # the network it was made from goes on learning
+        first.heads["policy"].out.bias += 1  # the network it was made from continues to learn
     assert (engine.evaluate(planes)["policy"] == before["policy"]).all()
     engine.load(second)
     for found, exact in zip(engine.evaluate(planes).values(), expected.values()):
@@ -101,8 +101,8 @@ def test_new_weights_again_and_again_take_no_more_memory(engine_of):
     assert process.memory_info().rss - before < 10 * 2**20
 
 
-def test_results_stay_when_the_engine_goes_on(engine_of):
-    """What it returned is not a view of what it works in, and its input is left alone."""
+def test_results_of_a_batch_stay_when_the_engine_evaluates_another(engine_of):
+    """A result is not a view of the engine's buffers, and the engine does not change its input."""
     engine = engine_of[0](trained())
     planes = CONNECT4.planes(positions(70))
     before, first = planes.copy(), engine.evaluate(planes[:9])
@@ -112,7 +112,7 @@ def test_results_stay_when_the_engine_goes_on(engine_of):
 
 
 def test_a_position_is_worth_the_same_in_any_batch(engine_of):
-    """Filled up or cut to pieces, to the rounding of the precision."""
+    """Batches are padded or cut to pieces. The values agree to the rounding of the precision."""
     make, bf16 = engine_of
     engine, planes = make(trained()), CONNECT4.planes(positions(133))
     whole = engine.evaluate(planes)
@@ -140,7 +140,7 @@ def test_graphs_for_a_gpu_are_few_and_no_more_than_twice_as_large_as_needed():
 
 
 def test_sizes_are_few_and_hold_their_pieces():
-    """16 sizes whatever is asked; no piece is filled up by a whole step."""
+    """There are 16 sizes for all batches, and no piece is padded by a whole step."""
     sizes = set()
     for n in range(1, 400):
         cut = list(pieces(n, 64, 4))
@@ -157,21 +157,21 @@ def choice(wanted, precision="auto"):
     return engines.make(wanted, trained(), CONNECT4, "cpu", 1, precision)
 
 
-def test_auto_is_openvino_where_it_is_there():
+def test_auto_is_openvino_where_openvino_is_installed():
     pytest.importorskip("openvino", reason="optional; it could not be installed here")
     engine, text = choice("auto")
     assert isinstance(engine, OpenVinoEngine)
     assert text.startswith("openvino cpu") and text.endswith("(auto: the fastest on processors)")
 
 
-def test_auto_is_torch_and_says_why_where_openvino_is_not_there(monkeypatch):
+def test_auto_is_torch_with_the_reason_where_openvino_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "openvino", None)
     engine, text = choice("auto")
     assert isinstance(engine, TorchEngine) and "torch cpu" in text and "(auto: OpenVINO cannot be imported: " in text
 
 
 @pytest.mark.parametrize("wanted, kind", [("torch", TorchEngine), ("openvino", OpenVinoEngine)])
-def test_what_is_configured_is_taken(wanted, kind):
+def test_the_configured_engine_is_taken(wanted, kind):
     if kind is OpenVinoEngine:
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     engine, text = choice(wanted)

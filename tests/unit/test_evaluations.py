@@ -3,11 +3,11 @@
 import json
 import logging
 import os
-from types import SimpleNamespace
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from stand_ins import part_of_run
 
 from az_mpi.core import files
 from az_mpi.network import resnet
@@ -15,6 +15,7 @@ from az_mpi.network.engines.engine import Engine
 from az_mpi.run import evaluation_phase
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing
+from az_mpi.storage.checkpoint import Progress
 
 
 def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
@@ -24,7 +25,7 @@ def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
     (tmp_path / "best" / "000004.safetensors").write_bytes(b"torn")
     save_file({"w": torch.ones(3)}, tmp_path / "best" / "000005.safetensors")  # of another network
     save_file({"w": torch.ones(2)}, tmp_path / "best" / "copy of 000006.safetensors")  # a user's
-    network, logger = SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)}), logging.getLogger("az_mpi")
+    network, logger = torch.nn.ParameterDict({"w": torch.zeros(2)}), logging.getLogger("az_mpi")
     assert evaluation_phase._newest_best(tmp_path / "best", 7, network, logger)["w"].tolist() == [2.0, 2.0]
     assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000005", "000004", "000003"]
     assert evaluation_phase._newest_best(tmp_path / "best", 1, network, logger) is None
@@ -36,7 +37,7 @@ def test_a_best_network_that_cannot_be_read_now_is_not_passed_over(tmp_path, mon
     (tmp_path / "best").mkdir()
     for number in (1, 2):
         save_file({"w": torch.full((2,), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
-    network = SimpleNamespace(state_dict=lambda: {"w": torch.zeros(2)})
+    network = torch.nn.ParameterDict({"w": torch.zeros(2)})
     real = getattr(os, where)
 
     def fail(path, *how, **named):
@@ -66,14 +67,16 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
         made[-1].load(network)
         return made[-1], "noting"
 
-    logger = logging.getLogger("az_mpi")
-    run = SimpleNamespace(
+    class Sized:
+        batch_max = 8
+
+    run = part_of_run(
         world=world,
-        setup=SimpleNamespace(folder=tmp_path, game=None, make_engine=make_engine),
-        playing=Playing(SimpleNamespace(batch_max=8), None, None),
-        training=SimpleNamespace(network=network),
+        setup={"folder": tmp_path, "game": None, "make_engine": make_engine},
+        playing=Playing(Sized(), None, None),
+        training={"network": network},
         files=RunFiles(tmp_path, None, 600.0),
-        report=SimpleNamespace(logger=logger),
+        report={"logger": logging.getLogger("az_mpi")},
     )
     for number in (1, 2, 3):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
@@ -86,12 +89,12 @@ def test_a_network_that_was_lost_and_trained_again_is_evaluated_again(tmp_path, 
     (tmp_path / "evaluations").mkdir()
     network = torch.nn.ModuleDict({"stem": torch.nn.Linear(1, 1), "tower": torch.nn.Linear(1, 1)})
     network.stem = network["stem"]
-    run = SimpleNamespace(
+    run = part_of_run(
         world=world,
-        files=SimpleNamespace(read=lambda path, look: look()),
-        setup=SimpleNamespace(folder=tmp_path),
-        training=SimpleNamespace(network=network),
-        progress=SimpleNamespace(iteration=3),
+        files={"read": lambda path, look: look()},
+        setup={"folder": tmp_path},
+        training={"network": network},
+        progress=Progress(iteration=3),
     )
     file = tmp_path / "evaluations" / "000003.json"
     assert not evaluation_phase.is_done(run)

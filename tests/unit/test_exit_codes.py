@@ -20,7 +20,7 @@ def test_codes_of_signals_are_those_of_a_shell():
     assert (exit_codes.INTERRUPTED, exit_codes.KILLED, exit_codes.STOPPED_EARLY[0]) == (130, 137, 128 + signal.SIGUSR2)
 
 
-def test_the_batch_scripts_know_the_same_code():
+def test_the_batch_scripts_use_the_same_resumable_code():
     assert int(re.search(r"^RESUMABLE=(\d+)", SCRIPT, re.MULTILINE)[1]) == exit_codes.RESUMABLE
 
 
@@ -35,7 +35,7 @@ def test_the_batch_scripts_know_the_same_code():
         ((ROOT / "docs/trouble.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0], OF_RUN_DIST),
     ],
 )
-def test_help_and_pages_list_them(text, codes):
+def test_help_and_pages_list_all_exit_codes(text, codes):
     assert {int(code) for code in re.findall(r"^(?:\| |  )(\d+)\b(?! \+)", text, re.MULTILINE)} == codes
 
 

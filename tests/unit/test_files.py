@@ -1,4 +1,4 @@
-"""Files that can be seen are whole."""
+"""Every file that can be seen is whole."""
 
 import errno
 import math
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize("given, kept", [("0", "0o27"), ("0o77", "0o77")])
 def test_new_files_of_every_command_are_private(given, kept):
-    """Also where the user's umask allows more; what it forbids stays forbidden."""
+    """This holds where the user's umask allows more, and what it forbids stays forbidden."""
     code = f"import os; from az_mpi import __main__; os.umask({given}); __main__.main(['verify', 'no run'])"
     done = subprocess.run([sys.executable, "-c", f"{code}; print(oct(os.umask(0)))"], capture_output=True, text=True)
     assert done.stdout.split() == [kept], done.stderr
@@ -53,7 +53,7 @@ def test_nothing_is_left_of_a_file_whose_writing_fails(tmp_path, error, written)
     assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_file_that_was_never_written_is_an_error(tmp_path):
+def test_closing_a_new_file_without_content_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError), files.whole_file(tmp_path / "a.txt"):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -87,8 +87,8 @@ def test_a_folder_that_is_there_is_never_replaced(tmp_path):
     assert (path / "a").read_text() == "old" and list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_cannot_be_removed_again_does_not_hide_why(tmp_path, monkeypatch):
-    """Such as on a file system that is read-only from one moment to the next, and then no more."""
+def test_a_folder_that_cannot_be_removed_does_not_hide_the_first_error(tmp_path, monkeypatch):
+    """An example is a file system that becomes read-only for a while."""
 
     def refuse(*arguments, **options):
         raise OSError(errno.EROFS, "Read-only file system")
@@ -105,7 +105,7 @@ def test_a_folder_that_cannot_be_removed_again_does_not_hide_why(tmp_path, monke
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["folder", "folder/b"]
 
 
-def test_what_a_process_of_the_same_number_left_is_not_mixed_in(tmp_path):
+def test_leftovers_of_a_process_with_the_same_number_are_not_mixed_in(tmp_path):
     """A program that died has left its temporary folder, and this one has the same process number."""
     with files.whole_folder(tmp_path / "folder") as temporary:
         left = temporary
@@ -119,7 +119,7 @@ def test_what_a_process_of_the_same_number_left_is_not_mixed_in(tmp_path):
 
 
 def test_data_reach_the_disk_before_the_name_does(tmp_path, monkeypatch):
-    """fsync of the file, the rename, fsync of the folder: in this order."""
+    """The order is: fsync of the file, the rename, fsync of the folder."""
     events = []
     fsync, replace = os.fsync, os.replace
     monkeypatch.setattr(os, "fsync", lambda fd: (events.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd)))
@@ -141,7 +141,7 @@ def test_every_file_of_a_folder_reaches_the_disk_before_its_name_does(tmp_path, 
     assert events[2:] == [str(temporary), "rename", str(tmp_path)]
 
 
-def test_write_text(tmp_path):
+def test_written_text_replaces_the_file(tmp_path):
     files.write_text(tmp_path / "a", "one\n")
     files.write_text(tmp_path / "a", "two\n")
     assert (tmp_path / "a").read_text() == "two\n" and len(list(tmp_path.iterdir())) == 1
@@ -213,7 +213,7 @@ def test_only_plain_files_are_opened(tmp_path):
     assert (tmp_path / "a").read_bytes() == b"12" and (tmp_path / "new").read_bytes() == b"2"
 
 
-def test_a_file_that_is_larger_than_its_kind_may_be_is_not_read(tmp_path):
+def test_a_file_larger_than_the_limit_of_its_kind_is_not_read(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"x" * 10)
     assert files.read(path, 10) == b"x" * 10
@@ -223,7 +223,7 @@ def test_a_file_that_is_larger_than_its_kind_may_be_is_not_read(tmp_path):
         os.truncate(path, 2**36)  # 64 GiB of nothing
 
 
-def test_a_file_that_memory_does_not_hold_is_no_file_of_ours(tmp_path):
+def test_a_file_that_does_not_fit_into_memory_is_damaged(tmp_path):
     """A limit on this process stands for a small machine."""
     code = (
         "import resource, sys; from az_mpi.core import files\n"
@@ -245,12 +245,12 @@ def test_all_broken_json_raises_one_kind_of_error(tmp_path, text):
         files.read_json(tmp_path / "a")
 
 
-def test_json_is_read(tmp_path):
+def test_a_json_file_is_read(tmp_path):
     files.write_text(tmp_path / "a", '{"a": [1, "\u00e4"]}')
     assert files.read_json(tmp_path / "a") == {"a": [1, "\u00e4"]}
 
 
-def test_text_that_is_no_utf_8_is_written_all_the_same(tmp_path):
+def test_text_that_is_not_utf_8_is_written(tmp_path):
     files.write_text(tmp_path / "a", "\u00e4 \udcff")
     assert (tmp_path / "a").read_bytes() == b"\xc3\xa4 ?"
 

@@ -75,7 +75,7 @@ class Odd(torch.nn.Module):
         return {"value": F.relu(c + a.mean((2, 3), keepdim=True)).mean((1, 2, 3))}
 
 
-def test_what_only_looks_like_a_skip_connection_is_left_alone(calls):
+def test_a_sum_that_is_no_skip_connection_stays_unfused(calls):
     torch.manual_seed(1)
     network, planes = Odd(), torch.rand(5, 2, 3, 3)
     with torch.inference_mode():
@@ -88,6 +88,6 @@ class Branching(torch.nn.Module):
         return {"value": x.mean((1, 2, 3)) if x.sum() > 0 else x.amax((1, 2, 3))}
 
 
-def test_what_cannot_be_traced_is_left_alone(calls):
+def test_a_network_that_cannot_be_traced_stays_unfused(calls):
     network = Branching()
     assert fused(network, torch.ones(1, 2, 3, 3)) is network

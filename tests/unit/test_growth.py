@@ -1,13 +1,12 @@
-"""A tower that gets more blocks while a run goes on, and networks from before."""
+"""A run's tower gets more blocks, and networks from before are used with it."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 import torch
 from helpers import CONNECT4, float_planes, make_config, make_run, positions, trained, untrained
-from test_average import go_on, saved, weights
-from test_learner import BATCH, HEADS, filled, train
+from learners import BATCH, HEADS, filled, resume, saved, train, weights
+from stand_ins import part_of_run
 
 from az_mpi.config import schema as models
 from az_mpi.config.load import changes
@@ -29,13 +28,12 @@ def settings(blocks, kind="residual"):
 def a_run(network, blocks):
     """Return what `grown` sees of a run."""
     config = make_config("connect4", seed=7, network={"blocks": blocks, "channels": 16})
-    setup = SimpleNamespace(game=CONNECT4, config=config)
-    return SimpleNamespace(setup=setup, training=SimpleNamespace(network=network))
+    return part_of_run(setup={"game": CONNECT4, "config": config}, training={"network": network})
 
 
 @pytest.mark.parametrize("kind", BLOCKS.names)
 def test_a_larger_tower_computes_the_same(kind):
-    """Bit for bit, whatever the network has learnt."""
+    """Its outputs are equal bit for bit, whatever the network has learnt."""
     small, large = trained(1, settings(2, kind)), untrained(7, settings(5, kind))
     added = checkpoint.added_blocks(small.state_dict(), large.state_dict())
     assert {name.split(".")[1] for name in added} == {"2", "3", "4"}
@@ -48,7 +46,7 @@ def test_a_larger_tower_computes_the_same(kind):
 
 
 def test_new_blocks_are_those_of_a_new_network_of_the_new_size():
-    """Though the run's own blocks at these places have learnt; the others are as they were."""
+    """The run's own blocks at these places have learnt, and are not used. The other tensors stay."""
     small, mine = trained(1, settings(2)), trained(2, settings(4))
     found, begun = grown(a_run(mine, 4), small.state_dict()), untrained(7, settings(4)).state_dict()
     assert found.keys() == begun.keys()
@@ -71,7 +69,7 @@ def test_only_missing_blocks_at_the_end_are_no_difference():
 
 
 @pytest.mark.parametrize("decay, optimizer", [(0.0, "adamw"), (0.9, "adamw"), (0.0, "sgd"), (0.0, "muon")])
-def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path, decay, optimizer):
+def test_a_grown_network_trains_and_its_new_tensors_begin_without_moments(world, tmp_path, decay, optimizer):
     replay, learners = filled(Replay(CONNECT4, HEADS)), []
     for blocks in (1, 3):
         config = make_config(
@@ -101,7 +99,7 @@ def test_training_goes_on_and_new_tensors_begin_without_moments(world, tmp_path,
     state = saved(small, tmp_path)
     checkpoint.check_fits(tmp_path, state, large.average.state_dict())
     state.model = grown(a_run(large.average, 3), state.model)
-    go_on(large, state)
+    resume(large, state)
     assert not any(key.startswith("tower.2.") and not key.endswith(".raw") for key in large.optimizer_tensors())
     planes = float_planes(positions(9))
     for one, other in ((small.average, large.average), (small.network, large.network)):
@@ -128,7 +126,7 @@ def test_the_number_of_blocks_may_rise_and_not_fall(tmp_path):
 
 
 def test_older_networks_of_a_grown_run_are_played(tmp_path):
-    """Its best ones too: they compute what they did."""
+    """This holds for its best networks too: they compute what they computed before."""
     folder = make_run(tmp_path / "run", checkpoints=(1,), best=(1, 2))
     before = [trained_network.read(folder / name) for name in ("checkpoints/000001", "best/000002.safetensors")]
     described = json.loads((folder / "config.json").read_text())

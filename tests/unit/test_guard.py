@@ -1,4 +1,4 @@
-"""What a user's own game returns is checked before compiled code uses it, and no method gets an empty batch."""
+"""Results of a user's game are checked before compiled code uses them, and no method gets an empty batch."""
 
 import dataclasses
 
@@ -226,7 +226,7 @@ def test_a_wrong_description_of_planes_is_refused(given):
 
 
 def test_errors_keep_their_kind_with_another_text():
-    """A game's error can be told of another key without being made again."""
+    """A game's error can be reported for another key without a new exception."""
     broken = BrokenRules.of(mnk.Rules(), "legal returned None")
     assert broken.what == "legal returned None" and "tictactoe: legal" in str(broken)
     assert str(problems.reworded(broken, "told")) == "told" and not problems.is_on_every_rank(broken)

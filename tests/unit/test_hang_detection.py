@@ -150,8 +150,8 @@ def test_where_the_folder_answers_no_rank_none_leaves(clock, make):
     assert live(clock, make(HANGS, {"answers": False}), 300) == []
 
 
-def test_a_file_system_may_come_back_for_one_rank_later_than_for_another(clock, make):
-    """As late as it was away for all, half of hang_s at least."""
+def test_a_file_system_may_answer_one_rank_later_than_another(clock, make):
+    """The difference may be as long as it was away for all, and half of hang_s at least."""
     ranks = make(HANGS, HANGS)
     assert live(clock, ranks, 300) == []
     ranks[1].answers, ranks[1].slept_s = True, 0.0
@@ -185,7 +185,7 @@ def test_of_several_ranks_that_sleep_the_first_one_leaves_and_no_other_for_long(
     assert rank == 1 and PATIENCE_S - 200 <= second <= PATIENCE_S
 
 
-def test_a_shorter_sleep_is_survived(clock, make):
+def test_a_rank_that_sleeps_less_than_the_limit_stays(clock, make):
     ranks = make(FINE, SLEEPS)
     assert live(clock, ranks, 38) == []
     ranks[1].slept_s = 0.0
@@ -201,7 +201,7 @@ def test_a_rank_whose_writer_waits_for_a_folder_that_does_not_answer_leaves(cloc
     assert rank == 0
 
 
-def test_0_turns_it_off(tmp_path):
+def test_hang_s_of_0_turns_hang_detection_off(tmp_path):
     detector = HangDetector(tmp_path, 0, 0.0, lambda: 1e6)
     told = HangDetector.sum_up({0: detector.facts(), 1: {"slept_s": 0.0, "held_up_s": 0.0, "answered": True}})
     assert detector.hear(told) is None and not detector.facts()["answered"]
@@ -235,7 +235,7 @@ def wait_until(condition):
         time.sleep(0.01)
 
 
-def test_a_try_is_a_file_that_is_made_and_removed(tmp_path, monkeypatch):
+def test_the_probe_of_a_folder_makes_and_removes_a_file(tmp_path, monkeypatch):
     made, create = [], hang_detection.files.create
     monkeypatch.setattr(hang_detection.files, "create", lambda path, body: made.append(path.name) or create(path, body))
     probe = FolderProbe(tmp_path / ".probe.tmp", 0.01)

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from az_mpi import games
+from az_mpi.config import schema as models
 from az_mpi.core.problems import Refusal
 from az_mpi.network import engines, resnet
 from az_mpi.network.engines import int8
@@ -153,7 +154,7 @@ ENGINES = {"torch": TorchEngine, "openvino": lambda *what: OpenVinoEngine(*what[
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_engines_answer_by_name(configured, name):
-    """Also with other layers, methods and functions than those of the built-in heads."""
+    """The head has other layers, methods and functions than the built-in ones."""
     if name == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     heads = (*configured.network.heads, f"{ROOT}/examples/own_head.py:MovesLeft")
@@ -249,7 +250,7 @@ def test_a_head_of_any_name_may_learn_the_policy_and_have_single_numbers(tmp_pat
 
 
 @pytest.mark.parametrize("name", ["planes", "weight", "state", "policy_count", "a.b", ""])
-def test_outputs_are_not_called_as_other_parts_of_a_sample_are(tmp_path, name):
+def test_heads_may_not_be_named_as_other_parts_of_a_sample(tmp_path, name):
     text = f"from az_mpi.network.heads.value import Value\nclass Own(Value): name = {name!r}\n"
     (tmp_path / "own.py").write_text(text)
     config = make_config(network={"heads": ("policy", "value", f"{tmp_path}/own.py:Own")})
@@ -285,16 +286,16 @@ def wdl_network(seed=1):
 
 
 def test_targets_of_win_draw_and_loss():
-    """Half of the outcome, half of the search's value, by hand."""
+    """The targets are half of the outcome and half of the search's value, by hand."""
     head = wdl_network().heads["value"]
     columns = {
         "value": np.array([1, -1, 0, 0, 1], np.float32),
         "root_value": np.array([0.5, -1, 0, -0.5, -1], np.float32),
     }
     record = SimpleNamespace(positions=columns)
-    target = head.target(record, TICTACTOE, SimpleNamespace(root_value_share=0.5))
+    target = head.target(record, TICTACTOE, models.Train(root_value_share=0.5))
     assert target.tolist() == [[0.875, 0, 0.125], [0, 0, 1], [0, 1, 0], [0, 0.75, 0.25], [0.5, 0, 0.5]]
-    exact = head.target(record, TICTACTOE, SimpleNamespace(root_value_share=0.0))
+    exact = head.target(record, TICTACTOE, models.Train(root_value_share=0.0))
     assert exact.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0], [1, 0, 0]]
 
 
@@ -329,7 +330,7 @@ def test_win_draw_and_loss_in_int8():
 @pytest.mark.parametrize("mode", ["default", "error"])
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
 def test_pooling_and_rows_by_hand_with_their_gradients(mode, layout):
-    """In runs that are deterministic and in others, whatever the order in memory."""
+    """This holds in deterministic and other runs, whatever the order in memory."""
     cells = torch.tensor([[[[1.0, -5.0], [2.0, 6.0]], [[-1.0, -2.0], [-3.0, -6.0]]]])
     torch.set_deterministic_debug_mode(mode)
     try:

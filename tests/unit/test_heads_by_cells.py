@@ -143,7 +143,7 @@ ENGINES = {
 @pytest.mark.parametrize("engine", ["torch", "openvino", pytest.param("int8", marks=needs_int8)])
 @pytest.mark.parametrize("name", ["go", "breakthrough", "gomoku"])
 def test_engines_agree(name, engine):
-    """In fp32; with a tower in int8 to the bounds of its errors."""
+    """They agree in fp32, and with a tower in int8 to the bounds of its errors."""
     if engine == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     game = games.make(name)

@@ -4,7 +4,7 @@ import os
 import socket
 import threading
 import time
-from types import SimpleNamespace
+from collections import namedtuple
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_only_a_reader_with_the_token_can_read_a_datagram():
         datagram[place] ^= 1
 
 
-def test_beats_arrive_by_rank_and_the_unheard_stay_unheard(listener):
+def test_beats_are_counted_by_rank(listener):
     games = iter(range(1, 100))
     sender = Sender([("127.0.0.1", listener.port)], TOKEN, 2, lambda: {"games": next(games)})
     wait_until(lambda: (heard(listener, 2) or {}).get("games", 0) >= 2)  # the first at once, then each second
@@ -92,14 +92,14 @@ def test_beats_arrive_by_rank_and_the_unheard_stay_unheard(listener):
     ],
     ids=["empty", "one byte", "zeros", "garbage", "random", "huge", "token", "cut", "padded", "reflected"],
 )
-def test_what_is_not_a_beat_of_this_run_changes_nothing(listener, say, datagram):
+def test_a_datagram_of_another_run_changes_nothing(listener, say, datagram):
     say(datagram)
     say(pack(TOKEN, message(1, rank=0)))
     assert unpack(TOKEN, say.socket.recv(2000)) == {"heard": 1, "route": 0}  # of the good one, the only answer
     assert heard(listener, 0) == {"count": 1} and heard(listener, 1) is None
 
 
-def test_lost_beats_are_no_silence_and_copies_are_no_life(listener, say):
+def test_lost_beats_are_no_silence_and_repeated_ones_no_sign_of_life(listener, say):
     say(pack(TOKEN, message(1)))
     wait_until(lambda: heard(listener) == {"count": 1})
     say(pack(TOKEN, message(7)))  # 2 to 6 were lost
@@ -130,7 +130,7 @@ def test_silence_while_root_itself_slept_does_not_count():
 
 
 def test_the_address_that_reaches_root_is_found_and_kept(listener):
-    """Of two addresses nobody listens at the first; then the way is lost, and found again."""
+    """No socket listens at the first of two addresses. Then the route is lost and found again."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as nobody:
         nobody.bind(("127.0.0.1", 0))
         addresses = [nobody.getsockname(), ("127.0.0.1", listener.port)]
@@ -149,7 +149,7 @@ def test_the_address_that_reaches_root_is_found_and_kept(listener):
         sender.close()
 
 
-def test_each_rank_hears_what_root_says_to_all(monkeypatch):
+def test_words_of_root_reach_every_rank(monkeypatch):
     monkeypatch.setattr(heartbeat, "EVERY_S", 0.05)
     said, heard_by = {"news": 1}, {1: [], 2: []}
     listener = Listener(TOKEN, 3, reply=lambda: said)
@@ -225,14 +225,12 @@ def test_last_words_that_no_root_answers_end_in_a_bounded_time(monkeypatch):
 def test_own_addresses_are_ipv4_and_none_is_the_loopback(monkeypatch):
     import psutil
 
-    rows = {
-        "lo": [SimpleNamespace(family=socket.AF_INET, address="127.0.0.1")],
-        "eth0": [
-            SimpleNamespace(family=socket.AF_INET6, address="fd00::1"),
-            SimpleNamespace(family=socket.AF_INET, address="192.168.7.7"),
-        ],
-        "ib0": [SimpleNamespace(family=socket.AF_INET, address="10.9.0.1")],
-    }
+    def row(address):
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        return namedtuple("Row", ["family", "address"])(family, address)
+
+    rows = {"lo": ["127.0.0.1"], "eth0": ["fd00::1", "192.168.7.7"], "ib0": ["10.9.0.1"]}
+    rows = {name: list(map(row, addresses)) for name, addresses in rows.items()}
     monkeypatch.setattr(psutil, "net_if_addrs", lambda: rows)
     monkeypatch.setattr(socket, "gethostbyname_ex", lambda name: (name, [], ["127.0.1.1", "10.9.0.1"]))
     assert heartbeat.own_addresses() == ["10.9.0.1", "192.168.7.7"]  # first what the host's name stands for

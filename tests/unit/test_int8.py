@@ -129,7 +129,7 @@ def uneven(network, factor):
 
 
 @needs_int8
-def test_weights_that_int8_does_not_hold_are_played_as_without_it():
+def test_weights_beyond_int8_are_evaluated_without_int8():
     """A channel 4,096 times as large as the others leaves them without a step of the common range."""
     good, bad, states = trained(3), uneven(trained(3), 4096.0), positions(64)
     planes, plain = CONNECT4.planes(states), OpenVinoEngine(bad, CONNECT4, 1, "fp32")
@@ -154,8 +154,8 @@ def test_either_error_above_its_bound_is_a_problem(kl, value_error, bad):
 
 
 @needs_int8
-def test_ranges_come_from_the_positions_that_were_given_last():
-    """Positions of which none has a stone say too little of those that have some."""
+def test_calibration_uses_the_positions_given_last():
+    """Ranges measured on empty boards do not fit positions with stones."""
     network, empty = trained(3), PLANES.copy()
     empty[: int8.NUM_RANGES] = CONNECT4.planes(CONNECT4.initial(1))
     engine = Int8Engine(network, CONNECT4, 1, "fp32", PLANES)
@@ -180,7 +180,7 @@ def choice(name, precision, timed=False):
     return engines.make(name, trained(), CONNECT4, "cpu", 1, precision, timed=timed)
 
 
-def test_int8_is_refused_where_it_cannot_be_had(monkeypatch):
+def test_int8_is_refused_where_the_processor_or_the_network_lacks_it(monkeypatch):
     def lacking(name, device="cpu"):
         with pytest.raises(Refusal) as caught:
             engines.make(name, trained(), CONNECT4, device, 1, "int8")
@@ -211,7 +211,7 @@ def test_auto_is_int8_only_where_it_may_measure_and_int8_is_faster(monkeypatch, 
 
 @needs_int8
 def test_a_timing_tells_which_engine_is_faster():
-    """Of the same engine, with as much again to do."""
+    """The slower engine is the same one with twice the work."""
     engine, _ = choice("openvino", "int8")
 
     class Twice:

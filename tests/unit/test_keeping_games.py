@@ -1,15 +1,16 @@
-"""What a survivor does with its games when a rank was lost, and how the next root comes to write."""
+"""The games of survivors after a rank was lost, and how the next root takes over the files."""
 
 import errno
 import logging
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from helpers import by_id, make_config
+from stand_ins import part_of_run
 
 from az_mpi import games
 from az_mpi.core.signals import Requests, Stopped
+from az_mpi.mpi.alone import Alone
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.run import exchange, recovery
@@ -17,6 +18,7 @@ from az_mpi.run.run_files import RunFiles
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage.lock import Lock, LockLost
+from az_mpi.telemetry.callbacks import Callbacks
 
 TICTACTOE = games.make("tictactoe")
 
@@ -39,13 +41,7 @@ def test_a_simulation_under_way_is_completed_before_games_continue_or_are_given_
     for _ in range(5):  # an odd number: one group's simulation is under way
         player.step()
     assert player._under_way
-    recovery._keep_games(
-        SimpleNamespace(
-            playing=SimpleNamespace(player=player),
-            world=SimpleNamespace(rank=0),
-            setup=SimpleNamespace(config=settings),
-        )
-    )
+    recovery._keep_games(part_of_run(playing={"player": player}, world={"rank": 0}, setup={"config": settings}))
     assert not player._under_way and player.rank == 0 and player.live.any() != deterministic
     if deterministic:
         player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
@@ -70,22 +66,26 @@ def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
         gather = exchange
 
     Lossy.survives = survives
-    playing = SimpleNamespace(player=player, unacknowledged=[])
-    run = SimpleNamespace(
-        playing=playing,
+    run = part_of_run(
+        playing={"player": player, "unacknowledged": []},
         world=Lossy(),
         games_iteration=3,
-        setup=SimpleNamespace(config=settings, game=TICTACTOE, callbacks=SimpleNamespace(games=lambda record: None)),
+        setup={"config": settings, "game": TICTACTOE, "callbacks": Callbacks([], None, 1, TICTACTOE)},
     )
     with pytest.raises(PeerLost):
         exchange.store(run)
-    [(iteration, record)] = playing.unacknowledged
+    [(iteration, record)] = run.playing.unacknowledged
     assert iteration == 3 and record.games["id"].tolist() == game_ids(2, 0, np.arange(4)).tolist()
 
 
-def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, tmp_path, caplog):
-    """By the writer, whose own tests show when it gives up."""
-    taken = SimpleNamespace(check=lambda: None)
+def test_the_next_root_waits_while_the_file_system_fails(monkeypatch, tmp_path, caplog):
+    """The writer waits. Its own tests show when it gives up."""
+
+    class Taken:
+        def check(self):
+            pass
+
+    taken = Taken()
     answers = [OSError(errno.ENOSPC, "no space"), OSError(errno.EIO, "no answer"), taken]
 
     def take_over(*arguments):
@@ -95,20 +95,19 @@ def test_the_next_root_waits_for_a_file_system_that_fails(monkeypatch, tmp_path,
         return answer
 
     def survivor():
-        return SimpleNamespace(
-            setup=SimpleNamespace(config=make_config()),
+        return part_of_run(
+            setup={"config": make_config()},
             files=RunFiles(tmp_path, TICTACTOE, 600.0),
             start=1,
-            control=SimpleNamespace(requests=Requests()),
-            report=SimpleNamespace(logger=logging.getLogger("az_mpi")),
+            control={"requests": Requests()},
+            report={"logger": logging.getLogger("az_mpi")},
         )
 
     monkeypatch.setattr(Lock, "take_over", take_over)
-    world = SimpleNamespace(is_root=True, rank=0, host="h", collect=lambda item: [item], from_root=lambda make: make())
     run = survivor()
-    recovery._take_over(run, world)
+    recovery._take_over(run, Alone())
     assert run.files.lock is taken and "lock cannot be taken over: no space" in caplog.text
     for final in (OSError(errno.EFBIG, "too large"), LockLost("another job has it")):
         answers.append(final)
         with pytest.raises(Stopped):
-            recovery._take_over(survivor(), world)
+            recovery._take_over(survivor(), Alone())

@@ -87,7 +87,7 @@ def test_a_file_that_was_moved_is_compiled_again(use, mine, tmp_path):
     assert use(moved) == (6, False) and use(moved) == (6, True)
 
 
-def test_of_a_file_that_was_changed_the_older_code_is_removed(use, mine, cache):
+def test_the_code_of_an_older_version_of_a_file_is_removed(use, mine, cache):
     use(mine)
     before = {path.name for path in cache.rglob("my_kernels*")}
     mine.write_text("\n" + TEXT.replace("x + y", "10 * x + y"))
@@ -143,7 +143,7 @@ def test_code_of_other_sources_of_the_package_is_not_used(mine, tmp_path):
 
 
 @pytest.mark.process
-def test_kernels_run_where_nothing_can_be_written_and_it_is_said_once(mine, tmp_path):
+def test_kernels_run_where_nothing_can_be_written_and_the_reason_is_logged_once(mine, tmp_path):
     """With a limit of 0 bytes for the size of files every write fails, on any file system and for root too."""
     program = (
         "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)); import az_mpi; "
@@ -159,7 +159,7 @@ def test_kernels_run_where_nothing_can_be_written_and_it_is_said_once(mine, tmp_
 
 
 def test_kernels_run_where_no_folder_can_be_made(use, mine, cache, tmp_path, monkeypatch, caplog):
-    """Neither where NUMBA_CACHE_DIR says, nor beside the file, nor in the home."""
+    """No folder can be made where NUMBA_CACHE_DIR points, beside the file, or in the home."""
     (mine.parent / "__pycache__").touch()
     cache.touch()
     (tmp_path / "home").touch()
@@ -171,7 +171,7 @@ def test_kernels_run_where_no_folder_can_be_made(use, mine, cache, tmp_path, mon
     assert str(cache) in said and "NUMBA_CACHE_DIR" in said and kernel_cache.failure
 
 
-def test_a_trial_says_whether_kernels_can_be_kept_and_leaves_nothing(cache):
+def test_the_trial_reports_whether_kernels_can_be_cached_and_leaves_nothing(cache):
     assert kernel_cache.trial() is None and list(cache.iterdir()) == []
     cache.rmdir()
     cache.touch()
@@ -180,7 +180,7 @@ def test_a_trial_says_whether_kernels_can_be_kept_and_leaves_nothing(cache):
 
 @pytest.mark.process
 @pytest.mark.parametrize("before", ["os", "numba"])
-def test_it_makes_no_difference_whether_numba_is_imported_before_the_package(mine, tmp_path, before):
+def test_kernels_are_cached_whether_numba_is_imported_before_or_after_the_package(mine, tmp_path, before):
     program = (
         f"import {before}, os, sys; os.environ['NUMBA_CACHE_DIR'] = sys.argv[2]; import az_mpi; "
         "sys.path.insert(0, sys.argv[1]); import my_kernels; print(my_kernels.double(3))"

@@ -1,4 +1,4 @@
-"""Compiling ahead: that nothing is left to be compiled later, and where what is compiled is kept."""
+"""Compiling ahead of a run leaves nothing to be compiled later and keeps the code in a folder."""
 
 import os
 import stat
@@ -60,7 +60,7 @@ def _legal(states):
 
 
 @pytest.mark.parametrize("game, engine", [("connect4", "openvino"), ("own", "torch")])
-def test_a_run_calls_no_kernel_with_types_that_are_not_rehearsed(tmp_path, game, engine):
+def test_a_run_calls_kernels_with_rehearsed_types_only(tmp_path, game, engine):
     (tmp_path / "own_game.py").write_text(OWN)
     game = f"{tmp_path}/own_game.py:Rules" if game == "own" else game
     settings = [f"game={game}", f"network.engine={engine}", "selfplay.max_plies=20"]
@@ -79,7 +79,7 @@ def test_a_run_calls_no_kernel_with_types_that_are_not_rehearsed(tmp_path, game,
     assert "new types: {}" in done.stdout
 
 
-def test_ahead_of_a_run_both_searches_are_compiled(monkeypatch, tmp_path):
+def test_both_searches_are_compiled_ahead_of_a_run(monkeypatch, tmp_path):
     rehearsed = []
     monkeypatch.setattr(kernels, "_mark", lambda config, game, parallel: tmp_path / config.search.algorithm)
     monkeypatch.setattr(kernels, "rehearse", lambda config, *_: rehearsed.append(config.search.algorithm) or iter(()))
@@ -87,7 +87,7 @@ def test_ahead_of_a_run_both_searches_are_compiled(monkeypatch, tmp_path):
     assert sorted(rehearsed) == ["gumbel", "puct"]  # once each
 
 
-def test_what_was_compiled_ahead_and_could_not_be_kept_is_no_success_and_is_compiled_again(monkeypatch, tmp_path):
+def test_a_kernel_that_could_not_be_cached_is_compiled_again(monkeypatch, tmp_path):
     monkeypatch.setattr(kernels, "_mark", lambda config, game, parallel: tmp_path / "mark")
     monkeypatch.setattr(kernels, "rehearse", lambda *_: iter(()))
     monkeypatch.setattr(kernel_cache, "failure", "No space left on device")
@@ -111,7 +111,7 @@ def cache_folder(package, **variables):
     return Path(done.stdout.strip())
 
 
-def test_kernels_are_kept_where_this_user_may_write(tmp_path):
+def test_kernels_are_cached_in_a_folder_that_this_user_can_write(tmp_path):
     package, home, temporary = tmp_path / "az_mpi", tmp_path / "home", tmp_path / "tmp"
     (package / "core").mkdir(parents=True)
     temporary.mkdir()

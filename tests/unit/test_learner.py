@@ -7,38 +7,22 @@ import threading
 import numpy as np
 import pytest
 import torch
-from helpers import make_config, untrained
+from helpers import CONNECT4, make_config
+from learners import BATCH, HEADS, filled, train
 
-from az_mpi import games
 from az_mpi.core.registry import OPTIMIZERS
 from az_mpi.network import resnet
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
 from az_mpi.train.learner import Learner, Watch
 from az_mpi.train.loss import losses
-from az_mpi.train.replay import Replay, Samples, sample_dtype
+from az_mpi.train.replay import Replay
 from az_mpi.train.schedule import done, learning_rate
-
-CONNECT4 = games.make("connect4")
-HEADS = untrained().heads
-BATCH = 48
 
 
 @pytest.fixture(scope="module")
 def replay():
     return filled(Replay(CONNECT4, HEADS))
-
-
-def filled(replay, value=None, weight=None):
-    """Return a window with 500 positions, always the same but for their value and weight."""
-    rng, rows = np.random.default_rng(1), np.zeros(500, sample_dtype(CONNECT4, HEADS))
-    rows["state"] = rng.integers(0, 1 << 40, rows["state"].shape)
-    policy = rng.dirichlet(np.ones(7), 500)
-    rows["value"], rows["weight"] = rng.choice([-1, 0, 1], 500), rng.uniform(0.5, 1.5, 500)
-    if value:
-        rows["value"], rows["weight"] = value, weight
-    replay.add(Samples.of(rows, policy))
-    return replay
 
 
 @pytest.fixture
@@ -64,11 +48,6 @@ def new_learner(world, iterations=40, **settings):
     )
     learner.progress = Progress()  # of the test
     return learner
-
-
-def train(learner, replay, steps):
-    learner.progress.samples_due = steps * BATCH
-    assert learner.train(replay, learner.progress, lambda *what: None) == steps and learner.progress.samples_due == 0
 
 
 def plain_loop(learner, replay, steps, fused, samples=BATCH):

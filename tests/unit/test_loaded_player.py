@@ -1,4 +1,4 @@
-"""A player in a program: what a search and an evaluation return, and what is said of wrong states."""
+"""A player in a program: results of a search and of an evaluation, and errors for wrong states."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ WINS = after(TICTACTOE, [0, 3, 1, 4])  # X has a3 and b3, and wins by c3; O woul
 BLOCKS = after(TICTACTOE, [4, 0, 2])  # X has b2 and c3; O must play a1, and then it is a draw
 
 
-def test_a_search_says_visits_values_and_what_it_expects():
+def test_a_search_returns_visits_values_and_the_expected_variation():
     found = loaded_player("tictactoe").search(WINS, 200)
     legal = TICTACTOE.legal(WINS[None])[0]
     assert (found.action, found.move, found.variation, found.value) == (2, "c3", ["c3"], 1)
@@ -82,7 +82,7 @@ def test_simulations_below_0_are_refused():
         loaded_player("tictactoe").search(WINS, -1)
 
 
-def test_an_evaluator_of_ones_own_is_what_the_search_asks():
+def test_a_search_asks_the_users_evaluator():
     asked = []
 
     def corners(states):

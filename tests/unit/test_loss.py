@@ -59,7 +59,7 @@ def test_a_perfect_policy_costs_its_entropy():
 
 
 def test_illegal_actions_with_tiny_probability_cost_nothing():
-    """Target 0 where the logit is very low: no 0 times infinity."""
+    """The target is 0 where the logit is very low, and the loss is not 0 times infinity."""
     found = losses(Fixed([[0.0, -1e30]], [0.0]), batch([[1, 0]], [0.0], [1]))
     assert found["policy"].item() == 0
 

@@ -206,7 +206,7 @@ def test_a_node_that_does_not_fit_is_reported_once_and_left_out(start, capfd):
     assert said.count("node 1 (host1): --np is") == 1 and said.count("both call themselves host0") == 1
 
 
-def test_two_lost_nodes_may_come_back_in_each_other_s_place(start):
+def test_two_lost_nodes_may_return_in_each_others_place(start):
     with start(0, "host0", num_nodes=3) as root:
         with start(1, "host1", num_nodes=3), start(2, "host2", num_nodes=3):
             meeting = meet(root)

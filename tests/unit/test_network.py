@@ -1,4 +1,4 @@
-"""The network, and what evaluates positions without one."""
+"""The network, and evaluators without one."""
 
 import copy
 import math
@@ -29,14 +29,14 @@ def test_parameters_of_a_small_network_by_hand():
     assert sum(p.numel() for p in deeper.parameters()) == 97456 + 3 * 1168
 
 
-def test_there_is_nothing_but_weights_and_biases():
-    """No running statistics that would differ between ranks."""
+def test_a_network_has_no_tensors_but_weights_and_biases():
+    """There are no running statistics, which would differ between ranks."""
     network = untrained()
     assert set(network.state_dict()) == {name for name, _ in network.named_parameters()}
 
 
 def test_untrained_network_knows_nothing():
-    """Equal priors and value exactly 0, whatever the position."""
+    """Its priors are equal and its value is exactly 0 in every position."""
     logits, value = untrained()(float_planes(positions(20))).values()
     assert logits.shape == (20, 7) and value.shape == (20,) and not logits.any() and not value.any()
 
@@ -71,7 +71,7 @@ def test_every_parameter_learns():
 
 
 def test_a_position_is_worth_the_same_alone_and_in_a_batch():
-    """To 1e-5, for the order of additions may differ."""
+    """The values agree to 1e-5, since the order of additions may differ."""
     network, planes = trained().eval(), float_planes(positions(33))
     with torch.inference_mode():
         logits, value = network(planes).values()

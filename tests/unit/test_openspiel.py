@@ -1,12 +1,11 @@
 """Games of OpenSpiel: what fits, what is refused, and states that survive a small cache."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
 
 from az_mpi import games
+from az_mpi.config import schema as models
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import OPPONENTS
 from az_mpi.games import openspiel
@@ -33,7 +32,7 @@ def fitting():
     ]
 
 
-def test_all_fitting_games_are_there():
+def test_every_game_of_openspiel_that_fits_is_offered():
     assert len(fitting()) >= 31
     for name in fitting():
         assert games.make(f"openspiel:{name}").num_actions == pyspiel.load_game(name).num_distinct_actions()
@@ -57,7 +56,7 @@ def test_all_fitting_games_are_there():
         "nim",
     ],
 )
-def test_the_invariants_hold(name):
+def test_games_of_openspiel_keep_every_invariant(name):
     assert games.check(games.make(f"openspiel:{name}"), num_games=6) == []
 
 
@@ -68,7 +67,7 @@ def play(game, moves):
     return state
 
 
-def test_a_played_game():
+def test_a_game_of_openspiel_has_the_right_board_moves_planes_and_result():
     """x takes the middle row, from the left; o the top row but for its last cell."""
     game = games.make("openspiel:tic_tac_toe")
     moves = ["x(1,0)", "o(0,0)", "x(1,1)", "o(0,1)"]
@@ -179,7 +178,7 @@ def tells_legal_cells(game, kinds):
         ("quoridor(action_kinds=1)", 1),
     ],
 )
-def test_kinds_of_actions(name, kinds):
+def test_games_of_openspiel_have_their_kinds_of_actions(name, kinds):
     assert games.make(f"openspiel:{name}").action_kinds == kinds
 
 
@@ -192,7 +191,7 @@ def test_actions_are_of_the_cells_they_are_said_to_be(name):
     assert game.action_kinds and tells_legal_cells(game, game.action_kinds) == [True, True]
 
 
-def test_actions_that_are_of_no_cells_are_told_from_others():
+def test_actions_without_a_cell_have_none():
     """Quoridor counts moves of a pawn from the pawn on."""
     assert tells_legal_cells(games.make("openspiel:quoridor"), 1) == [False, False]
 
@@ -213,7 +212,7 @@ def test_chess_is_seen_from_the_side_of_the_player_to_move():
 
 def test_chess_has_no_giant_layer():
     game = games.make("openspiel:chess")
-    settings = SimpleNamespace(blocks=1, channels=8, block="residual", heads=("policy", "value"))
+    settings = models.Network(blocks=1, channels=8)
     network = resnet.build(game, settings, seed=1)
     assert network(torch.from_numpy(game.planes(game.initial(2))))["policy"].shape == (2, 4674)
     assert sum(p.numel() for p in network.heads.parameters()) < 10_000
@@ -226,7 +225,7 @@ def test_engines_take_planes_that_are_not_binary(name, engine):
     if engine == "openvino":
         pytest.importorskip("openvino", reason="optional; it could not be installed here")
     game = games.make(f"openspiel:{name}")
-    settings = SimpleNamespace(blocks=1, channels=8, block="residual", heads=("policy", "value"))
+    settings = models.Network(blocks=1, channels=8)
     network = resnet.build(game, settings, seed=1)
     planes = np.concatenate([game.planes(states) for states, _ in random_games(game, 2, np.random.default_rng(0))])
     assert len(set(np.unique(planes)) - {0, 1}) > 1

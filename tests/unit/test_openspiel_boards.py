@@ -152,7 +152,7 @@ def test_every_game_that_fits_has_a_board_or_is_known_to_be_a_text():
         ("hex(board_size=4)", 4),
     ],
 )
-def test_who_won_has_the_cells_that_won(name, k):
+def test_the_winning_cells_belong_to_the_winner(name, k):
     game, found = games.make(f"openspiel:{name}"), 0
     for seed in range(6):
         rng, state = np.random.default_rng(seed), game.initial(1)

@@ -126,7 +126,7 @@ class Wide(Signs):
 """
 
 
-def test_classes_of_ones_own_and_of_torch(tmp_path):
+def test_users_optimizers_and_those_of_torch_train(tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     chosen = settings(f"{tmp_path}/own.py:Signs(scale=3.0)", learning_rate=0.5)
     optimizer.check(chosen)
@@ -152,7 +152,7 @@ def test_classes_of_ones_own_and_of_torch(tmp_path):
         ("sgd(momentun=0.5)", "did you mean momentum?"),
     ],
 )
-def test_what_cannot_train_is_refused(tmp_path, name, said):
+def test_an_optimizer_that_cannot_train_is_refused(tmp_path, name, said):
     (tmp_path / "own.py").write_text(OWN)
     name = name.replace("own.py", f"{tmp_path}/own.py")
     with pytest.raises(Refusal) as caught:

@@ -1,4 +1,4 @@
-"""How a job ended: mpirun's exit code and the run's record."""
+"""The outcome of a job follows from mpirun's exit code and the run's record."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A copy of a state is that state to the last bit; what goes wrong in its thread is not passed over."""
+"""A copy of a state is that state to the last bit, and an error in its thread is not ignored."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Who trains, and what is said of the devices; rows are [host, device] of each rank."""
+"""The trainers, and remarks on devices. Rows are [host, device] of each rank."""
 
 from types import SimpleNamespace
 
@@ -52,7 +52,7 @@ def gpus(monkeypatch):
 
 
 def test_ranks_that_each_see_their_own_gpu_all_train(monkeypatch):
-    """All call it cuda:0, as with CUDA_VISIBLE_DEVICES or srun --gpus-per-task=1."""
+    """Each rank names its GPU cuda:0, as with CUDA_VISIBLE_DEVICES or srun --gpus-per-task=1."""
     places = [["a", "GPU-1"], ["a", "GPU-2"], ["b", "GPU-3"]]
     config = make_config("connect4", train={"ranks": "gpu"})
     for rank, (_, gpu) in enumerate(places):
@@ -114,7 +114,7 @@ def test_a_batch_smaller_than_its_trainers_is_refused_with_the_numbers(ranks, re
         ("aabb", {"a": 2, "b": 0}, ["hosts have different numbers of GPUs: a 2, b 0"]),
     ],
 )
-def test_remarks(hosts, gpus, expected):
+def test_remarks_name_processors_and_gpus_that_stay_unused(hosts, gpus, expected):
     assert remarks(list(hosts), gpus) == expected
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from gtp_channel import GO, Channel
+from gtp_channel import GO, Channel, malformed
 
 from az_mpi import __version__
 from az_mpi.play.lines import LINE_BYTES_MAX
@@ -99,51 +99,6 @@ def test_genmove_analyze_reports_on_the_search_and_plays(clock, style):
     assert channel.bad(f"{style}-genmove_analyze x") == "syntax error" and len(channel.moves()) == 2
     channel.good("undo")
     assert len(channel.moves()) == 1
-
-
-def malformed(rng):
-    """Return a line that is no valid command."""
-    junk = "".join(chr(rng.randrange(33, 127)) for _ in range(rng.randrange(1, 30))).replace("#", "")
-    number = rng.choice(["9" * 400, "-1", "1e9", "nan", "inf", "1_0", "0x9", "", "٣", "5.5.5", "--", junk])
-    name, count = rng.choice(
-        [
-            ("boardsize", 1),
-            ("komi", 1),
-            ("play", 2),
-            ("genmove", 1),
-            ("reg_genmove", 1),
-            ("time_settings", 3),
-            ("time_left", 3),
-            ("known_command", 1),
-            ("name", 0),
-            ("undo", 0),
-            ("quit", 0),
-            ("showboard", 0),
-            ("rectangular_boardsize", 2),
-        ]
-    )
-    return rng.choice(
-        [
-            f"x{junk}",
-            f"x{junk} {number}",
-            f"{name} " + "b " * (count + 1),
-            f"{name}{junk}x",
-            f"play {number} a1",
-            f"play b x{junk}",
-            f"play b {number}z",
-            f"genmove x{number}",
-            f"komi {number}x",
-            f"boardsize x{number}",
-            f"time_left b {number}x 1",
-            f"time_settings 1 {number}x 1",
-            f"lz-analyze x{junk}",
-            f"kata-analyze b 1 {junk}",
-            "play b" + " a1" * rng.randrange(2, 2000),
-            f"{'7' * rng.randrange(1, 500)} x{junk}",
-            f"{name.upper()} {number}",
-            "\x7f\x00" * 5 + f"x{junk}",
-        ]
-    )
 
 
 def test_malformed_gtp_lines_are_errors_and_change_nothing():

@@ -10,9 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+from gtp_channel import malformed
 from helpers import engine_process, make_run
 from marks import slow
-from test_play_gtp import malformed
 
 from az_mpi.__main__ import main as program
 

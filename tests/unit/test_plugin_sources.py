@@ -52,7 +52,7 @@ def test_a_run_keeps_the_source_that_it_was_made_with(own, tmp_path):
     assert sorted(run.rglob("*.py")) == before and starts(run)[1]["sources"] == [row]
 
 
-def test_a_run_is_looked_at_with_its_own_source(own, tmp_path):
+def test_commands_that_read_a_run_load_its_own_source(own, tmp_path):
     """The file may have been changed since, or be gone, and so may the folder that the run lay in."""
     prepare(tmp_path / "run", own(), ["host"], fresh=True)
     shutil.rmtree(tmp_path / "own")
@@ -88,7 +88,7 @@ def test_arguments_of_the_game_may_not_change(own, tmp_path):
         run_folder.check_same_run(tmp_path / "run", own(arguments="first=4"))
 
 
-def test_modules_are_kept_as_well(tmp_path, monkeypatch):
+def test_a_run_keeps_the_sources_of_modules(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_module_7.py").write_text(OWN)
     prepare(tmp_path / "run", make_config("own_module_7:Rules"), ["host"], fresh=True)
@@ -97,7 +97,7 @@ def test_modules_are_kept_as_well(tmp_path, monkeypatch):
     assert recorded_config(tmp_path / "run").game == "own_module_7:Rules"
 
 
-def test_runs_of_built_in_names_and_of_earlier_versions_have_none(tmp_path):
+def test_runs_of_built_in_names_and_of_earlier_versions_have_no_sources(tmp_path):
     config = make_config()
     prepare(tmp_path, config, ["host"], fresh=True)
     assert starts(tmp_path)[0]["sources"] == [] and not (tmp_path / "sources").exists()

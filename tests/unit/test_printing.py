@@ -1,4 +1,4 @@
-"""Standard streams that are closed, on a full disk, or read by nobody."""
+"""Standard streams that are closed, on a full disk, or without a reader."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path, redirections):
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_a_result_that_cannot_be_written_is_one_line_and_no_success(words):
+def test_a_result_that_cannot_be_written_is_one_line_and_a_failure(words):
     done = python(">/dev/full", *words)
     assert done.returncode == exit_codes.RESUMABLE
     assert done.stderr.count("\n") == 1 and "No space left on device" in done.stderr
@@ -103,7 +103,7 @@ def test_a_reader_that_takes_all_sees_a_success():
     assert done.stdout.startswith("usage: ") and done.stderr == "" and done.stdout.endswith("\n0\n")
 
 
-# Goes on without standard output, prints a second time once there is room, and tells the status.
+# The program continues without standard output, prints again once there is space, and reports the status.
 OUTLIVES = """
 import os, sys
 from az_mpi.core import printing
@@ -126,7 +126,7 @@ def test_a_run_continues_without_its_output_says_so_once_and_prints_again_when_i
 
 @pytest.mark.parametrize("unbuffered", [[], ["-u"]])
 def test_output_that_does_not_block_waits_for_its_reader(unbuffered):
-    """As where another program has set O_NONBLOCK on the pipe that both write to."""
+    """This happens where another program has set O_NONBLOCK on the pipe that both write to."""
     program = (
         "import os\nfrom az_mpi.core import printing\nprinting.prepare()\nos.set_blocking(1, False)\n"
         "print('x' * 300_000, flush=True)"

@@ -1,4 +1,4 @@
-"""Who plays how many games."""
+"""The numbers of games that ranks play."""
 
 import threading
 import time
@@ -47,7 +47,7 @@ def test_split_evenly_is_fair(total, parts):
 @pytest.mark.parametrize("missing", [list(range(11)), [2, 3, 5, 20, 21, 22, 40], [], [9]])
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_shares_of_all_ranks_are_the_games_of_one(missing, size):
-    """Each index exactly once, each rank an even share, and the same games as one rank plays."""
+    """Each index is played once, each rank has an even share, and the games are those of one rank."""
     missing = np.array(missing, np.int64)
 
     def share(rank, size):
@@ -174,7 +174,7 @@ class Columns:
 
 @pytest.mark.parametrize("slow", [0, 3])
 @pytest.mark.parametrize("num_games, parallel_games", [(40, 16), (5, 8), (16, 64)])
-def test_a_slow_rank_makes_no_work_for_the_others(num_games, parallel_games, slow):
+def test_ranks_beside_a_slow_one_finish_few_games_beyond_the_quota(num_games, parallel_games, slow):
     """Four ranks, of which one looks at its sums every 20 ms only, finish fewer than one game a rank too many, in three
     iterations after each other; games beyond the quota count for the next one."""
     size, played, sums = 4, [[] for _ in range(3)], defaultdict(dict)

@@ -20,7 +20,7 @@ def play(ids):
     return play_games(Player(settings, GAME, Hashed(GAME), 3), ids, iteration=7)
 
 
-def test_what_cannot_be_read_for_a_while_is_waited_for_and_not_set_aside(tmp_path, monkeypatch, caplog):
+def test_a_file_that_cannot_be_read_for_a_while_is_waited_for_and_not_set_aside(tmp_path, monkeypatch, caplog):
     records = [play(range(3)), play(range(10, 15))]
     (tmp_path / "games").mkdir()
     stored = RunFiles(tmp_path, GAME, 600.0)

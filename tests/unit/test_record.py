@@ -1,4 +1,4 @@
-"""What a finished game is, and its id."""
+"""Records of finished games, and their ids."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""The registry: names, arguments, files and modules of the user's own, and what is said of wrong ones."""
+"""The registry: names, arguments, users' files and modules, and the errors for wrong ones."""
 
 import sys
 
@@ -52,7 +52,7 @@ def refusal(call, *arguments, kind=Refusal, **more):
         ("/a b/c:d(1)/own.py:Rules(a={'b': 1})", "/a b/c:d(1)/own.py", "Rules", {"a": {"b": 1}}),
     ],
 )
-def test_names_as_they_may_be_written(text, place, attribute, arguments):
+def test_names_are_parsed_in_every_allowed_form(text, place, attribute, arguments):
     name = parse(text)
     assert name == (place, attribute, arguments) and parse(str(name)) == name
     assert name.is_file == place.endswith(".py")
@@ -131,7 +131,7 @@ def function():
 """
 
 
-def test_a_file_of_the_users_own(tmp_path):
+def test_a_class_of_a_users_file_is_found_and_made(tmp_path):
     path = tmp_path / "own rules.py"
     path.write_text(OWN)
     name = f"{path}:Rules"
@@ -142,7 +142,7 @@ def test_a_file_of_the_users_own(tmp_path):
     module, source = registry.load(str(path))
     assert source.content.decode() == OWN and module.Rules is type(made) and sys.modules[module.__name__] is module
     path.write_text("changed")
-    assert registry.load(str(path))[1] == source, "what was loaded is what is told of"
+    assert registry.load(str(path))[1] == source, "the source is the one that was loaded"
     assert "Rules needs size" in refusal(THINGS.check, name)
     assert "ValueError: size is 0, and must be at least 1" in refusal(make, f"{name}(size=0)")
     assert "did you mean Rules?" in refusal(THINGS.find, f"{path}:Ruls")
@@ -150,7 +150,7 @@ def test_a_file_of_the_users_own(tmp_path):
         assert "did you mean Rules?" in refusal(THINGS.find, f"{path}:{wrong}")
 
 
-def test_files_that_cannot_be_loaded(tmp_path):
+def test_files_that_cannot_be_loaded_are_refused(tmp_path):
     for number, (text, said, kind) in enumerate(
         (
             ("x = (", "line 1: SyntaxError", Refusal),
@@ -166,7 +166,7 @@ def test_files_that_cannot_be_loaded(tmp_path):
     assert "cannot be read: No such file" in refusal(THINGS.find, f"{tmp_path}/none.py:Rules")
 
 
-def test_modules_that_are_installed(tmp_path, monkeypatch):
+def test_a_class_of_an_installed_module_is_found_and_made(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "own_package_1").mkdir()
     (tmp_path / "own_package_1" / "rules.py").write_text(OWN)
@@ -179,7 +179,7 @@ def test_modules_that_are_installed(tmp_path, monkeypatch):
 
 
 def test_a_copy_of_a_file_is_the_same_module(tmp_path):
-    """Such as the one in a run's folder: its classes are those that the run uses."""
+    """A copy in a run's folder has the classes that the run uses."""
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "own.py").write_text(OWN + "\n# the same")

@@ -219,7 +219,7 @@ def test_samples_are_those_of_plain_indexing(game):
 
 
 def test_each_symmetry_is_as_likely_and_value_and_weight_stay_with_their_position():
-    """X in a corner, O beside it: each of the 8 views is told by where they are."""
+    """X in a corner, O beside it: each of the 8 views is recognised by their places."""
     corner = board(
         TICTACTOE,
         """

@@ -1,4 +1,4 @@
-"""The room that a job needs on each host beside the run's folder."""
+"""The space that a job needs on each host beside the run's folder."""
 
 import dataclasses
 import os
@@ -114,7 +114,7 @@ def test_segments_fit_into_dev_shm_with_one_to_spare(free, num_ranks, size):
         ("OMPI_MCA_btl_sm_backing_directory", "/scratch"),
     ],
 )
-def test_what_the_user_has_set_for_messages_stays(name, value):
+def test_settings_of_the_user_for_messages_stay(name, value):
     environment = {"OMPI_COMM_WORLD_LOCAL_SIZE": "8", name: value}
     before = dict(environment)
     room.fit_into_shared_memory(MIB, environment)

@@ -1,4 +1,4 @@
-"""A run's folder: who may go on with it, and what it remembers."""
+"""A run's folder: which starts may use it, and what its descriptions hold."""
 
 import errno
 import json
@@ -48,7 +48,7 @@ def test_each_start_is_one_more_start(tmp_path):
     assert sorted(p.name for p in (tmp_path / "starts").iterdir()) == ["001.json", "002.json", "003.json"]
 
 
-def test_an_start_number_is_never_given_twice(tmp_path):
+def test_a_number_of_a_start_is_never_given_twice(tmp_path):
     """Also where an earlier file is gone, or where another program takes the number in the same moment."""
     for _ in range(3):
         prepare(tmp_path, make_config(), HOSTS, fresh=False)
@@ -72,7 +72,7 @@ def test_two_starts_in_the_same_moment_have_two_numbers(tmp_path, monkeypatch):
     assert len(list((tmp_path / "starts").iterdir())) == 2
 
 
-def test_where_there_are_no_links_a_number_is_given_once_too(tmp_path, monkeypatch):
+def test_a_number_of_a_start_is_given_once_where_the_file_system_has_no_links(tmp_path, monkeypatch):
     def unsupported(*_):
         raise OSError(errno.EPERM, "Operation not permitted")
 
@@ -93,8 +93,8 @@ def test_a_folder_without_room_is_refused_before_anything_is_written(tmp_path):
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.ESTALE])
 @pytest.mark.parametrize("where", ["listdir", "open", "link"])
-def test_a_run_whose_file_system_fails_now_goes_on_later(tmp_path, monkeypatch, code, where):
-    """Unlike a first start, whose user is there to name another folder, and unlike what would fail again."""
+def test_a_run_whose_file_system_fails_can_be_started_later(tmp_path, monkeypatch, code, where):
+    """A first start is refused, since its user can name another folder, and so is one that would fail again."""
     run, real = tmp_path / "run", getattr(os, where)
 
     def begin():
@@ -123,8 +123,8 @@ def test_a_run_whose_file_system_fails_now_goes_on_later(tmp_path, monkeypatch, 
 
 
 @pytest.mark.parametrize("mebibytes, kind", [(2, NotNow), (20, RunFolderError)])
-def test_a_run_without_room_goes_on_once_there_is_some(tmp_path, monkeypatch, mebibytes, kind):
-    """But not where it would never fit."""
+def test_a_run_without_room_can_be_started_once_there_is_some(tmp_path, monkeypatch, mebibytes, kind):
+    """A start that would never fit is refused for good."""
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
     monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=5, f_blocks=30, f_frsize=2**20))
     with pytest.raises(Refusal, match="5.0 MiB are free.*\n.*make room") as caught:
@@ -132,8 +132,8 @@ def test_a_run_without_room_goes_on_once_there_is_some(tmp_path, monkeypatch, me
     assert type(caught.value) is kind
 
 
-def test_what_may_not_be_read_is_not_damaged(tmp_path, monkeypatch):
-    """Such as what root has left in the run of another user."""
+def test_a_file_without_the_right_to_read_is_not_damaged(tmp_path, monkeypatch):
+    """An example is a file that root has left in another user's run."""
     for _ in range(2):
         prepare(tmp_path, make_config(), HOSTS, fresh=False)
     before, real = listing(tmp_path), os.open
@@ -160,7 +160,7 @@ def test_a_run_whose_config_json_is_lost_is_a_run(tmp_path):
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff\xfe", b'{"hosts": []}', b"[" * 10**5])
 def test_damaged_descriptions_of_newer_starts_are_set_aside(tmp_path, content):
-    """The run goes on with what the newest whole one says; no number is given twice, as games are named by it."""
+    """The run resumes with the newest whole description. No number is given twice, since games are named by it."""
     for iterations in (3, 4, 5, 6):
         prepare(tmp_path, make_config(iterations=iterations), HOSTS, fresh=False)
     for number in (3, 4):
@@ -191,7 +191,7 @@ def test_a_pipe_in_place_of_a_description_is_set_aside(tmp_path):
     assert (tmp_path / "starts/002.json.damaged").exists() and recorded_config(tmp_path) == make_config()
 
 
-def test_what_is_remembered(tmp_path):
+def test_config_json_holds_configuration_hosts_and_versions(tmp_path):
     config = make_config(seed=5, iterations=3)
     prepare(tmp_path, config, HOSTS, fresh=True)
     data = json.loads((tmp_path / "config.json").read_text())
@@ -258,7 +258,7 @@ def test_recorded_config_takes_overrides(tmp_path):
 
 
 @pytest.mark.parametrize("content", [None, "", "{", '{"other": 1}'])
-def test_a_folder_without_a_run_is_told(tmp_path, content):
+def test_a_folder_without_a_run_is_refused(tmp_path, content):
     if content is not None:
         (tmp_path / "config.json").write_text(content)
     with pytest.raises(RunFolderError, match="holds no run") as caught:
@@ -282,7 +282,7 @@ def test_a_folder_without_a_run_is_told(tmp_path, content):
         ),
     ],
 )
-def test_a_command_for_a_run_that_is_not_there_is_told_the_command_that_makes_it(tmp_path, words, said):
+def test_a_command_for_a_missing_run_names_the_command_that_makes_one(tmp_path, words, said):
     """The command of the text can be given as it is: it starts the run."""
     given = command_line.parse([*words, "--logdir", str(tmp_path / "new")])
     with pytest.raises(RunFolderError) as caught:
@@ -294,7 +294,7 @@ def test_a_command_for_a_run_that_is_not_there_is_told_the_command_that_makes_it
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(RunFolderError, match="--logdir .*file/run"):
         prepare(tmp_path / "file" / "run", make_config(), HOSTS, fresh=False)
@@ -303,7 +303,7 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path):
 
 @pytest.mark.parametrize("kind", ["file", "link to nothing", "link to itself", "link to a file"])
 @pytest.mark.parametrize("name", ["", "checkpoints", "games", "best", "evaluations", "starts", "logs", "lock"])
-def test_what_should_be_a_folder_and_is_none_is_told_with_all_of_it(tmp_path, name, kind):
+def test_a_file_in_place_of_a_folder_is_refused_with_its_whole_path(tmp_path, name, kind):
     run = tmp_path / "run"
     prepare(run, make_config(), HOSTS, fresh=False)
     place = run / name
@@ -327,8 +327,8 @@ def test_a_folder_of_a_run_may_be_a_link_to_a_folder(tmp_path):
     assert prepare(tmp_path / "run", make_config(), HOSTS, fresh=False) == 2
 
 
-def test_a_start_that_died_before_its_start_was_written_is_no_obstacle(tmp_path, monkeypatch):
-    """Whatever it leaves: the next start goes on with the run."""
+def test_a_start_that_died_before_its_description_was_written_is_no_obstacle(tmp_path, monkeypatch):
+    """The next start resumes the run, whatever the file system leaves."""
     prepare(tmp_path, make_config(), HOSTS, fresh=False)
 
     def full(*_):
@@ -342,13 +342,13 @@ def test_a_start_that_died_before_its_start_was_written_is_no_obstacle(tmp_path,
 
 
 @pytest.mark.parametrize("content", ["[]", "3", '"text"'])
-def test_config_json_that_is_no_object_is_told(tmp_path, content):
+def test_config_json_that_is_no_object_is_refused(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(RunFolderError, match="holds no run"):
         recorded_config(tmp_path)
 
 
-def test_newest_start_after_999(tmp_path):
+def test_start_1000_is_newer_than_start_999(tmp_path):
     prepare(tmp_path, make_config(iterations=3), [], False)
     a = tmp_path / "starts"
     (a / "001.json").rename(a / "999.json")

@@ -1,8 +1,7 @@
 """The learning rate and the batch size, by hand, and when a run is over."""
 
-from types import SimpleNamespace
-
 import pytest
+from stand_ins import part_of_run
 
 from az_mpi import loop
 from az_mpi.config import schema as models
@@ -80,4 +79,4 @@ def test_the_batch_grows_by_the_same_factor_in_each_iteration():
 def test_an_iteration_in_which_a_limit_is_reached_is_trained_to_its_end(limit, phase, expected):
     config = models.Config(**{"game": "tictactoe", "iterations": 9, **limit})
     progress = Progress(iteration=1, step=5, phase=phase, hours=2.0)
-    assert loop.finished(SimpleNamespace(setup=SimpleNamespace(config=config), progress=progress)) == expected
+    assert loop.finished(part_of_run(setup={"config": config}, progress=progress)) == expected

@@ -1,4 +1,4 @@
-"""Segments: what is written is what is read, by us and by plain h5py; damage is an error, never other data."""
+"""A segment is read as it was written, by az_mpi and by h5py alone. Damage is an error, never other data."""
 
 import os
 import shutil
@@ -43,19 +43,19 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)
-def test_what_is_written_is_what_is_read(game, tmp_path):
+def test_a_segment_that_is_read_equals_the_written_one(game, tmp_path):
     record = record_of(range(5), game)
     path = segment.write(tmp_path, 0, game, record, PROVENANCE).path
     assert same(segment.read(path, game), record) and len(by_id(record)) == 5
 
 
-def test_a_segment_without_games(tmp_path):
+def test_a_segment_without_games_is_written_and_read(tmp_path):
     written = segment.write(tmp_path, 0, CONNECT4, Record.empty(CONNECT4), {})
     assert (written.num_games, written.num_positions) == (0, 0)
     assert same(segment.read(written.path, CONNECT4), Record.empty(CONNECT4))
 
 
-def test_plain_h5py_finds_the_documented_names(written, record):
+def test_h5py_alone_finds_the_documented_names(written, record):
     assert written.path.name == "000007-000.h5"
     with h5py.File(written.path) as file:
         assert set(file) == {"games", "positions", "policy"}
@@ -118,7 +118,7 @@ def test_a_flipped_bit_in_the_data_of_any_dataset_is_an_error_that_names_the_fil
                 pytest.fail(f"a bit of {name} is flipped, and nobody noticed")
 
 
-def test_damage_anywhere_in_the_file_is_never_other_data(written, record, tmp_path):
+def test_damage_anywhere_in_a_segment_never_gives_other_data(written, record, tmp_path):
     """150 random bits, one by one: an error, or in bytes that no one reads the very same record."""
     rng, size, copy, errors = np.random.default_rng(0), os.path.getsize(written.path), tmp_path / "copy.h5", 0
     for _ in range(150):
@@ -165,7 +165,7 @@ def test_missing_file_is_an_error(tmp_path):
         segment.read(tmp_path / "nowhere.h5", CONNECT4)
 
 
-def test_nothing_is_left_where_writing_fails(record, tmp_path):
+def test_a_segment_whose_writing_fails_leaves_nothing(record, tmp_path):
     with pytest.raises(TypeError):
         segment.write(tmp_path, 0, CONNECT4, record, {"weights": object()})
     assert list(tmp_path.iterdir()) == []
@@ -191,7 +191,7 @@ def test_segments_are_found_oldest_first_with_their_numbers(tmp_path):
     assert [s.num_positions for s in found] == [len(segment.read(s.path, TICTACTOE).positions) for s in found]
 
 
-def test_segments_after_the_999th_come_after_it(tmp_path):
+def test_segment_1000_comes_after_segment_999(tmp_path):
     written = segment.write(tmp_path, 0, TICTACTOE, record_of([0], TICTACTOE), {}).path
     for name in ("000000-999.h5", "000000-1000.h5", "1000000-000.h5", "999999-000.h5"):
         shutil.copy(written, tmp_path / name)
@@ -222,7 +222,7 @@ def test_a_new_segment_never_replaces_one_that_is_there(tmp_path):
     assert [s.num_games for s in segment.find(tmp_path)] == [2, 5]
 
 
-def test_a_look_for_one_iterations_segments_takes_no_memory_for_all_the_others(tmp_path):
+def test_listing_the_segments_of_one_iteration_takes_no_memory_for_the_others(tmp_path):
     """Root does so in each iteration of a run that may have thousands."""
     for number in range(3000):
         (tmp_path / f"{number:06d}-000.h5").touch()

@@ -99,7 +99,7 @@ def test_hdf5_alone_notices_damage_of_any_column(run):
 
 
 @pytest.mark.skipif(not shutil.which("h5dump"), reason="HDF5's tools are not installed (Debian: hdf5-tools)")
-def test_hdf5_tools_print_it(run, record):
+def test_hdf5_tools_print_a_segment(run, record):
     listed = subprocess.run(["h5ls", "-r", run / "games/000007-000.h5"], capture_output=True, text=True, check=True)
     assert listed.stdout.count("Dataset {") == NUM_DATASETS and "ERROR" not in listed.stdout
     for place, name in (("games/000007-000.h5", "/positions/value"), ("games.h5", "/000007-000/positions/value")):
@@ -112,7 +112,7 @@ def test_hdf5_tools_print_it(run, record):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(sys.version_info >= (3, 13), reason="there is no wheel of h5py 3.10 for this Python")
-def test_h5py_3_10_reads_it(run, record, tmp_path):
+def test_h5py_3_10_reads_a_segment(run, record, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv/bin/python"
     install = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:", "h5py==3.10.*", "numpy<2"]
@@ -137,7 +137,7 @@ def sparse(path):
 @pytest.mark.parametrize(
     "make, says", [(os.mkfifo, "not a plain file"), (os.mkdir, "not a plain file"), (sparse, "larger than")]
 )
-def test_what_is_no_file_of_ours_is_damaged_and_waited_for_by_nobody(run, make, says):
+def test_a_file_that_is_no_segment_is_damaged_and_not_waited_for(run, make, says):
     path = run / "games/000008-000.h5"
     make(path)
     (run / "games.h5").unlink()
@@ -152,7 +152,7 @@ def test_what_is_no_file_of_ours_is_damaged_and_waited_for_by_nobody(run, make, 
     assert says in told[0][1]
 
 
-def test_a_segment_that_nobody_would_read_is_not_written(record, tmp_path, monkeypatch):
+def test_a_segment_too_large_to_be_read_is_not_written(record, tmp_path, monkeypatch):
     monkeypatch.setattr(files, "DATA_BYTES_MAX", 1000)
     with pytest.raises(SegmentError, match="exchange.every_s"):
         segment.write(tmp_path, 7, GAME, record, {})

@@ -1,4 +1,4 @@
-"""tools/setup.sh, up to where it would take packages from elsewhere."""
+"""tools/setup.sh, up to where it would download packages."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def program(path, text):
     return str(path)
 
 
-def test_a_file_system_without_locks_will_do(checkout, tmp_path):
+def test_setup_works_on_a_file_system_without_locks(checkout, tmp_path):
     """util-linux's flock ends with 65 there."""
     program(tmp_path / "bin/flock", "#!/bin/sh\nexit 65\n")
     path = f"{tmp_path / 'bin'}:{os.environ['PATH']}"
@@ -50,7 +50,7 @@ def test_a_file_system_without_locks_will_do(checkout, tmp_path):
     assert "Python 3.10 to 3.14 is needed" in said and "another set-up" not in said
 
 
-def test_what_was_asked_for_is_known_after_an_interruption(checkout, tmp_path):
+def test_setup_continues_with_its_options_after_an_interruption(checkout, tmp_path):
     for tool in ("mpicc", "mpicxx", "mpirun"):
         program(tmp_path / "mpi/bin" / tool, "#!/bin/sh\n")
     for variables in ({"MPI_HOME": str(tmp_path / "mpi")}, {}):
@@ -95,7 +95,7 @@ def test_a_venv_that_another_user_cannot_run_is_refused_and_stays(checkout, lent
 
 @as_another
 def test_a_venv_of_another_user_that_is_not_ready_is_refused_and_stays(checkout, lent):
-    """Whether or not that user may write there, and even if another Python is asked for."""
+    """This holds whether or not that user can write there, and where another Python is asked for."""
     before = lent(shutil.which("python3", path="/usr/bin:/bin"))
     for mode in (0o755, 0o777):
         (checkout / ".venv").chmod(mode)

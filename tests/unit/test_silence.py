@@ -42,8 +42,8 @@ def test_a_beat_without_a_value_is_a_sign(clock):
     assert timer.seconds() == timer.look() == 3
 
 
-def test_time_in_which_nobody_looked_counts_up_to_the_gap(clock):
-    """Whoever looks was stopped for an hour, say; the one it watches was not."""
+def test_time_without_a_look_counts_up_to_the_gap(clock):
+    """The watching process was stopped, for an hour for example, and the watched one was not."""
     timer = SilenceTimer(2.0, clock)
     for passed_s, expected in ((1, 1), (2, 3), (3600, 5), (1.5, 6.5)):
         clock.now += passed_s

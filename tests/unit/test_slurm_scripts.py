@@ -1,4 +1,4 @@
-"""What slurm/common.sh makes of mpirun's end, by stand-ins for mpirun and scontrol; tests/cluster has real ones."""
+"""slurm/common.sh after the end of mpirun, with stand-ins for mpirun and scontrol; tests/cluster has real ones."""
 
 import json
 import subprocess
@@ -51,7 +51,7 @@ def says(job, start=2):
         ("exit 2", 2),
     ],
 )
-def test_done_is_what_the_run_says_is_done(batch, tmp_path, mpirun, expected):
+def test_the_script_ends_as_the_runs_record_says(batch, tmp_path, mpirun, expected):
     """An earlier start was finished, of a run that now has more to do."""
     subprocess.run(["sh", "-c", says("finished", start=1)], cwd=tmp_path, check=True)
     status, said = batch(SCRIPT, mpirun)
@@ -64,7 +64,7 @@ def test_a_lost_node_counts_towards_the_cap(batch):
     assert status == 75 and "not queued again after 3 times" in said and "scontrol" not in said
 
 
-def test_a_job_that_comes_back_does_not_begin_anew(batch):
+def test_a_job_that_is_queued_again_resumes_its_run(batch):
     script = SCRIPT + "--fresh --set 'game=go(size=5, komi=7)'"
     _, first = batch(script, 'echo "$*"; exit 75')
     _, again = batch(script, 'printf "<%s>" "$@"; exit 75', SLURM_RESTART_COUNT="1")
@@ -103,7 +103,7 @@ def test_a_warning_before_mpirun_runs_does_not_end_the_script(batch):
     assert status == 0 and said.count("USR1 before mpirun was started") == 1
 
 
-def test_what_does_not_train_cannot_be_gone_on_with(batch):
+def test_a_job_of_another_mode_is_not_queued_again(batch):
     listens = "until grep -qE '^SigCgt:.*[2367abef]..$' /proc/$PPID/status; do /bin/sleep 0.05; done"
     told = f"trap 'exit 140' USR2; {listens}; kill -USR1 $PPID; while :; do /bin/sleep 0.05; done"
     status, said = batch(SCRIPT + "--mode eval", told)

@@ -75,7 +75,7 @@ def test_gamma_of_shape_one_is_exponential(x):
 
 
 def test_gamma_is_finite_whatever_the_stream_gives():
-    """Also where the numbers it draws are exactly 0."""
+    """This holds where the drawn numbers are exactly 0."""
     word = (unmixed(0) - STEP) % 2**64
     for shape in (0.01, 0.3, 1.0, 5.0):
         for skipped in range(4):

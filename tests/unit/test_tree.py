@@ -118,7 +118,7 @@ def test_child_of_root_finds_searched_moves_only():
 
 @pytest.mark.parametrize("game", [TICTACTOE, CONNECT4, Ways(6), Ways(6, twice=True)], ids=["3", "4", "ways", "twice"])
 def test_reroot_keeps_exactly_the_subtree(game):
-    """For each child of the root in turn: what hangs below it, statistics and all, and nothing else."""
+    """The subtree of each child of the root is kept with its statistics, and nothing else."""
     full = grown(game, 120, 2).trees
     before, first = tree_as_dict(full, 1), tree_as_dict(full, 0)
     searched = [a for a, edge in before["edges"].items() if edge[3] is not None]

@@ -1,4 +1,4 @@
-"""python -m az_mpi verify: what is damaged is found and fixed; and damage at random is found or does no harm."""
+"""python -m az_mpi verify: damage is found and fixed, and random damage is found or does no harm."""
 
 import errno
 import json
@@ -77,13 +77,13 @@ def test_a_run_whose_checkpoints_are_gone_is_not_whole(run, capsys, line, lost):
     assert not lost or "after iteration 1" in str(values["problems"])
 
 
-def test_a_file_where_a_folder_should_be_is_told(run, capsys):
+def test_a_file_in_place_of_a_folder_is_a_problem(run, capsys):
     shutil.rmtree(run / "checkpoints")
     (run / "checkpoints").write_text("")
     assert __main__.main(["verify", str(run)]) == 2 and "checkpoints is a file" in capsys.readouterr().err
 
 
-def test_a_whole_run_is_whole(run, capsys):
+def test_a_whole_run_has_no_problems(run, capsys):
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
     status, values = told(run, capsys)
     assert status == 0 and values["whole"] and values["problems"] == values["notes"] == []
@@ -99,7 +99,7 @@ def flip(path):
     path.write_bytes(content)
 
 
-def test_what_is_damaged_is_named_and_set_aside(run, capsys):
+def test_damaged_files_are_named_and_set_aside(run, capsys):
     for name in ("games/000000-000.h5", "checkpoints/000002/model.safetensors"):
         flip(run / name)
     (run / "games" / ".000009-000.h5.12.tmp").write_text("half")
@@ -119,7 +119,7 @@ def test_what_is_damaged_is_named_and_set_aside(run, capsys):
 
 
 @pytest.mark.parametrize("harm", [lambda path: path.write_text("{"), Path.unlink])
-def test_descriptions_of_starts_are_mended(run, capsys, harm):
+def test_damaged_descriptions_of_starts_are_repaired(run, capsys, harm):
     for _ in range(2):
         run_folder.prepare(run, make_config(), ["node1"], fresh=False)
     harm(run / "config.json")
@@ -135,7 +135,7 @@ def test_descriptions_of_starts_are_mended(run, capsys, harm):
 
 
 @pytest.mark.parametrize("code, last_status", [(errno.EIO, 75), (errno.EACCES, 2)])
-def test_what_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch, code, last_status):
+def test_a_file_that_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypatch, code, last_status):
     real = os.open
 
     def fail(path, *how, **named):
@@ -172,13 +172,13 @@ def test_a_segment_that_is_there_twice_is_kept_once(run, capsys):
     assert status == 0 and values["num_games"] == 40 and (run / "games" / "000001-001.h5.damaged").exists()
 
 
-def test_links_are_made_anew(run, capsys):
+def test_missing_links_to_segments_are_made_again(run, capsys):
     (run / "games.h5").unlink()
     assert told(run, capsys)[0] == 1
     assert told(run, capsys, "--repair")[0] == 0 and len(segment.linked(run / "games.h5")) == 2
 
 
-def test_a_run_without_its_games_is_told_of_what_was_mended(run, capsys):
+def test_the_repair_of_a_run_without_games_names_what_it_repaired(run, capsys):
     shutil.rmtree(run / "games")
     (run / "config.json").write_text("flipped")
     status, values = told(run, capsys, "--repair")
@@ -265,7 +265,7 @@ def test_5000_random_flips_and_cuts_are_noticed_or_do_no_harm(whole, tmp_path):
 
 
 def test_a_segment_of_a_stranger_is_at_worst_refused(whole, tmp_path):
-    """Its sum is right; its columns do not fit each other."""
+    """The checksum is right, and the columns do not fit each other."""
     import h5py
 
     def rewritten(change):
@@ -321,8 +321,8 @@ def test_every_problem_is_a_line_for_people(run, capsys):
 
 
 @pytest.mark.timeout(120)
-def test_what_is_no_plain_file_is_set_aside(run, capsys):
-    """Nobody waits for a pipe's other end, and 64 GiB of nothing are not read."""
+def test_a_path_that_is_no_plain_file_is_set_aside(run, capsys):
+    """The command does not wait for a pipe's other end, and does not read 64 GiB of zeros."""
     large = ["checkpoints/000002/model.safetensors", "best/000009.safetensors", "games/000009-000.h5"]
     for name in large:
         (run / name).touch()

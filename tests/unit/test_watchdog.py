@@ -1,4 +1,4 @@
-"""The watchdog: what counts as a hang, and a real process that it kills or leaves alone."""
+"""The watchdog: its rule for hangs, and real processes that it kills or does not kill."""
 
 import os
 import signal
@@ -50,7 +50,7 @@ def test_a_stopped_rank_is_killed_after_hang_s_whatever_it_was_doing(steps):
 
 
 def test_a_long_wait_and_a_short_pause_in_it_are_not_a_hang():
-    """As of a trainer that waits for another one."""
+    """An example is a trainer that waits for another one."""
     rank = Rank(10.0)
     assert rank.stay(100) is None and rank.stay(1, stopped=True) is None and rank.stay(100) is None
 
@@ -63,7 +63,7 @@ def test_in_self_play_silence_is_a_hang_and_elsewhere_only_after_long():
 
 
 def test_waiting_for_others_is_no_hang_and_no_measure():
-    """As of a trainer whose step is 0.5 s of its own and 30 s until the others have theirs."""
+    """An example is a trainer that computes 0.5 s of a step and waits 30 s for the others."""
     rank = Rank(10.0)
     for _ in range(5):
         assert rank.step(0.5) is None

@@ -1,4 +1,4 @@
-"""Networks that come with az_mpi: each loads, plays and is as strong as it says; how one gets there."""
+"""Networks that come with az_mpi: each plays and is as strong as it says. A run's network can become one."""
 
 import json
 import subprocess
@@ -68,11 +68,11 @@ def shipped():
 @pytest.mark.process  # not in `make test`: it takes 2 to 15 s for each, and a minute with all simulations
 @pytest.mark.parametrize("simulations", [16, slow(10**6)])
 @pytest.mark.parametrize("path", shipped(), ids=lambda path: path and path.stem)
-def test_each_network_is_as_strong_as_it_says(path, world, simulations):
+def test_each_network_is_as_strong_as_its_description_says(path, world, simulations):
     check(path, world, simulations)
 
 
-def test_together_they_are_small():
+def test_the_networks_of_the_zoo_are_small_together():
     assert sum(path.stat().st_size for path in network_paths.ZOO.glob("*.safetensors")) <= 10_000_000
 
 
@@ -100,7 +100,7 @@ def test_a_folder_comes_before_the_zoo_and_other_names_are_refused(zoo):
     assert load_player("zoo:small")
 
 
-def test_what_does_not_say_what_it_is_for_is_refused(zoo):
+def test_a_network_without_a_description_is_refused(zoo):
     whole = (zoo / "small.safetensors").read_bytes()
     tensors, _ = checkpoint.from_bytes_with_about(whole)
     for wrong in (b"", b"torn", whole[:1000], checkpoint.to_bytes(tensors)):
@@ -109,7 +109,7 @@ def test_what_does_not_say_what_it_is_for_is_refused(zoo):
             load_player(zoo / "other.safetensors")
 
 
-def test_it_is_an_opponent_in_matches(zoo):
+def test_a_network_of_the_zoo_is_an_opponent_in_matches(zoo):
     config = make_config("tictactoe", evaluate={"opponents": ["zoo:small"]})
     offered = {
         "game": load_player("small").game,

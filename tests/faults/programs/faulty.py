@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import run_dist
+import tests.mpi.programs.loading  # noqa: F401
 from az_mpi import loop, modes
 from az_mpi.core.printing import environment_rank
 from az_mpi.core.signals import Stopped

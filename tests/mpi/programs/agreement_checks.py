@@ -1,4 +1,4 @@
-"""What ranks must have alike: a Refusal of some is raised on all, and names the ranks; so are other sources."""
+"""A Refusal of some ranks is raised on all and names those ranks; so are sources that differ."""
 
 import sys
 from pathlib import Path

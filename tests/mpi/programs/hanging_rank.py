@@ -7,6 +7,7 @@ import os
 import sys
 
 import run_dist
+import tests.mpi.programs.loading  # noqa: F401
 from az_mpi.core.printing import environment_rank
 from az_mpi.run import weights
 from az_mpi.train.learner import Learner

@@ -1,4 +1,4 @@
-"""A rank dies while the process group of torch.distributed is made, again and again; the others train on.
+"""Ranks die one after the other while the process group of torch.distributed is made. The others continue to train.
 
 For mpirun --with-ft ulfm and 6 ranks.
 """

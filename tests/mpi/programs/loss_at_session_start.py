@@ -1,4 +1,4 @@
-"""Ranks die one after the other while Horovod starts, each further on in what Horovod does there; the others train on.
+"""Ranks die one after the other while Horovod starts, each after one more of its calls. The others continue to train.
 
 For mpirun --with-ft ulfm, with one rank more than DEATHS.
 """

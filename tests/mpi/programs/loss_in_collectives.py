@@ -1,4 +1,4 @@
-"""The last rank dies in one kind of collective after the other; the others learn of it, whatever MPI's error was.
+"""The last rank dies in one kind of collective after the other. The others get PeerLost, whatever MPI's error was.
 
 For mpirun --with-ft ulfm, with two ranks more than KINDS.
 """

@@ -1,4 +1,4 @@
-"""Ranks die one after the other while all make communicators and free them again; the others hear of it and continue.
+"""Ranks die one after the other while all make and free communicators. The others notice the loss and continue.
 
 For mpirun --with-ft ulfm. Open MPI 5.0.10 and 5.0.11 crash here: they look into what a half-made communicator lacks.
 """

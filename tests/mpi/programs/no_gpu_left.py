@@ -6,6 +6,7 @@ It trains on the processor all the same; nothing else is changed.
 import sys
 
 import run_dist
+import tests.mpi.programs.loading  # noqa: F401
 from az_mpi.core.printing import environment_rank
 from az_mpi.mpi import placement
 

@@ -1,4 +1,4 @@
-"""Programs of this folder, one after the other in one job, whose start takes longer than they do.
+"""Run programs of this folder one after the other in one job, since its start takes longer than they do.
 
 several.py "NAME ARGUMENTS" ...
 """

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import run_dist
+import tests.mpi.programs.loading  # noqa: F401
 from az_mpi.config.command_line import parse
 from az_mpi.core.printing import environment_rank
 from az_mpi.liveness import heartbeat

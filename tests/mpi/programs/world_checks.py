@@ -57,7 +57,7 @@ def check_pending_sums(world):
         pending = world.start_sum([world.rank + turn, 2**40, 0])
         if (turn + world.rank) % 3 == 0:
             wait(pending.finished)
-        if turn % 4 == 0:  # other collectives may run meanwhile
+        if turn % 4 == 0:  # other collectives may be called meanwhile
             assert world.share(turn) == turn
         totals.append(pending.total)
     n = world.size
