@@ -20,7 +20,7 @@ export OMP_NUM_THREADS=${SLURM_CPUS_PER_TASK:-${SLURM_CPUS_PER_TASK_HET_GROUP_0:
 say() { echo "$SLURM_JOB_NAME $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} + 1)) on $SLURM_JOB_NODELIST: $*"; }
 
 # Until mpirun runs, bash would end with the first USR1, without a word.
-trap 'say "USR1 before mpirun was started: the time limit is too short, or very near; going on"' USR1
+trap 'say "USR1 before mpirun was started: the time limit is too short, or very near; continuing"' USR1
 
 # What mpirun is told beside the program. -np: fewer ranks than slots are meant where --ntasks-per-node says more.
 mpirun_options=(${SLURM_NTASKS:+-np "$SLURM_NTASKS"})
@@ -51,7 +51,7 @@ as_job() {
     "$@" &
     pid=$!
     trap 'signalled=1 asked=1; say "USR1: stopping"; kill -USR2 $pid' USR1
-    # Whoever preempts a job requeues it, and whoever cancels it wants no more of it.
+    # Slurm requeues a job that it preempts, and a user who cancels it wants no more of it.
     trap 'signalled=1 asked=1 requeue=; say "TERM: stopping"; kill -USR2 $pid' TERM
     while [ -n "$signalled" ]; do # a signal ends a wait
         signalled=

@@ -118,7 +118,7 @@ if [ "$(cat .venv/horovod.txt 2>/dev/null)" = "$wheels" ] && check; then exit 0;
 if [ -d "$wheels" ]; then
     say "installing Horovod $horovod from the cache, $wheels"
     if install && check; then exit 0; fi
-    say "that wheel does not work here; building it anew"
+    say "that wheel does not work here; building it again"
 fi
 build
 install

@@ -1,4 +1,4 @@
-"""Hosts of one's own on this machine: network namespaces joined by a bridge, each with its name and an sshd.
+"""Hosts of a test's own on this machine: network namespaces joined by a bridge, each with its name and an sshd.
 
 A machine lives in namespaces of its own (PID, network, mount, UTS), so that two of them never meet, nothing outside
 changes, and all of it is gone when its first process is: the kernel kills that one when this process ends, however it

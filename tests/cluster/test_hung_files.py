@@ -141,7 +141,7 @@ def test_a_rank_whose_file_system_hangs_leaves_and_the_others_continue(start, be
     hung = time.monotonic()
     job.wait_for(lambda: job.said("continuing after the loss of"))
     seconds = time.monotonic() - hung
-    print(f"going on {seconds:.1f} s after")
+    print(f"continuing {seconds:.1f} s after")
     status, output = job.end()
     assert status == 0, output
     for rank in behind:

@@ -21,7 +21,7 @@ def check(outcome):
 def bounded_time(outcome):
     """Every job ended, or its survivors continued, in bounded time."""
     late = [f"the {name} job was not over in time" for name, job in jobs(outcome) if job.status is None]
-    fired, going = outcome.first.times("fired"), outcome.first.times("going on")
+    fired, going = outcome.first.times("fired"), outcome.first.times("continuing")
     if fired and going and going[-1] - fired[-1] > GOING_ON_S:
         late.append(f"the survivors continued {going[-1] - fired[-1]:.1f} s after the last loss")
     return late
@@ -34,7 +34,7 @@ def documented_status(outcome):
     broken = []
     if outcome.first.status is not None and outcome.first.status not in statuses:
         broken.append(f"status {outcome.first.status} instead of {' or '.join(map(str, statuses))}")
-    left = [event["ranks"] for event in outcome.first.events if event["event"] == "going on"]
+    left = [event["ranks"] for event in outcome.first.events if event["event"] == "continuing"]
     if left and min(left) < outcome.trial.ranks - len(outcome.trial.victims):
         broken.append(f"only {min(left)} of {outcome.trial.ranks} ranks continued: one died that nobody had killed")
     if outcome.last.status == 0 and "Traceback" in outcome.last.output:
@@ -104,7 +104,7 @@ def one_step_at_most(outcome):
             taken = max(taken, event["number"])
         elif event["event"] == "noticed":
             lost = True
-        elif event["event"] == "going on" and lost:  # the first rank to do so
+        elif event["event"] == "continuing" and lost:  # the first rank to do so
             if taken > event["steps"] + most:
                 broken.append(f"after {taken} steps the survivors continued from {event['steps']}")
             lost, taken = False, event["steps"]

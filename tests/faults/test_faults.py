@@ -81,7 +81,7 @@ def test_steps_of_a_lone_trainer_survive_its_loss_and_one_more(tmp_path, other, 
     one = Trial(0, "kill one more in the recovery", 4, tuple(faults), options)
     outcome = trial.perform(one, tmp_path)
     check(outcome, one)
-    assert {event["steps"] for event in outcome.first.events if event["event"] == "going on"} <= steps
+    assert {event["steps"] for event in outcome.first.events if event["event"] == "continuing"} <= steps
     lines = (outcome.run / "metrics.jsonl").read_text().splitlines()
     assert [record["num_rollbacks"] for record in map(json.loads, lines) if record["kind"] == "iteration"] == [1]
 

@@ -56,7 +56,7 @@ def well(tmp_path):
         event("given", rank, ids=list(range(10 * (rank > 0), 10 + 10 * (rank > 0))), root=rank == 0) for rank in (0, 2)
     ]
     seen = {"000000-000.h5": list(range(20))}
-    going = [event("going on", rank, ranks=2, steps=5) for rank in (0, 2)]
+    going = [event("continuing", rank, ranks=2, steps=5) for rank in (0, 2)]
     events = [FIRED, event("noticed", 0), *going, weights(0, "a"), weights(2, "a"), *given]
     return Outcome(KILL, run, Job(status=0, seconds=20.0, events=events, visible=seen))
 
@@ -68,7 +68,7 @@ def test_a_sound_trial_breaks_no_invariant(well):
 
 def test_bounded_time_finds_a_job_that_hangs_and_a_slow_recovery(well):
     assert invariants.bounded_time(well) == []
-    well.first.events.append(event("going on", 2, FIRED["time"] + invariants.GOING_ON_S + 1))
+    well.first.events.append(event("continuing", 2, FIRED["time"] + invariants.GOING_ON_S + 1))
     assert "31.0 s after" in invariants.bounded_time(well)[0]
     well.first.events, well.first.status = [], None
     assert invariants.bounded_time(well) == ["the first job was not over in time"]
@@ -152,7 +152,7 @@ def test_one_step_at_most_finds_each_further_step_lost(well, trainers, victims, 
     well.trial = replace(KILL, injections=kills, options={"train.ranks": trainers, "fault.copy_every": every})
     steps = [event("step", 0, 9.0, number=number) for number in range(1, 6 + lost)]
     after = [event("step", 2, 12.0, number=number) for number in range(6, 20)]  # taken again
-    well.first.events = [*after, event("going on", 0, 13.0, ranks=2, steps=5), *steps, *well.first.events]
+    well.first.events = [*after, event("continuing", 0, 13.0, ranks=2, steps=5), *steps, *well.first.events]
     expected = [f"after {5 + lost} steps the survivors continued from 5"] if broken else []
     assert invariants.one_step_at_most(well) == expected
 
@@ -190,7 +190,7 @@ def test_nothing_left_finds_processes_ports_and_files(well):
         "port 9 still listens",
         "ompi.12 is left",
     ]
-    well.first.status = -9  # mpirun was killed, and with it whoever clears the last of these away
+    well.first.status = -9  # mpirun was killed, and with it the process that removes the last of these
     assert len(invariants.nothing_left(well)) == 2
 
 

@@ -197,7 +197,7 @@ def end(job, process, folder):
 
 
 def processes(folder):
-    """Return the living processes of a job, found by their environment, whoever their parent is now."""
+    """Return the living processes of a job, found by their environment: their parent may have ended."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -267,7 +267,7 @@ def read_events(folder):
 def measure(outcome):
     """Return what a trial gave, JSON-able: what it was, what was broken, and how long it took."""
     trial, first = outcome.trial, outcome.first
-    fired, going = first.times("fired"), first.times("going on")
+    fired, going = first.times("fired"), first.times("continuing")
     noticed = [time for time in first.times("noticed") if fired and time >= fired[0]]
     result = {
         "seed": trial.seed,

@@ -271,7 +271,7 @@ def test_the_command_az_mpi_is_the_module_from_any_folder(tmp_path, monkeypatch,
 
 def test_the_command_run_dist_py_is_the_program_from_any_folder(tmp_path):
     """As pyproject.toml has it. The folder of a command comes first on sys.path, and the command has the name of the
-    module run_dist: whoever imported that would get the command itself."""
+    module run_dist: an import of that would get the command itself."""
     text = (ROOT / "pyproject.toml").read_text()
     [(module, function)] = re.findall(r'^"run_dist.py" = "(.+):(.+)"$', text, re.MULTILINE)
     assert 'py-modules = ["run_dist"]' in text, "it is installed beside the package"

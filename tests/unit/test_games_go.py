@@ -21,8 +21,8 @@ def played(game, words, states=None):
 
 
 def drawn(drawing, player=0):
-    """Return the state of FIVE that a drawing shows, with `player` to move. Stones are put down in turns; who has fewer
-    passes first."""
+    """Return the state of FIVE that a drawing shows, with `player` to move. Stones are put down alternately; the player
+    with fewer passes first."""
     cells = "".join(sum(stones(drawing), []))
     one, other = ([FIVE.cell_name(k) for k in range(25) if cells[k] == who] for who in "XO")
     length = max(len(one) - player, len(other))

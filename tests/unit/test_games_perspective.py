@@ -93,7 +93,7 @@ def test_planes_that_hide_who_is_to_move_are_a_warning_with_two_states(n):
 
 
 def test_a_result_that_is_the_last_movers_by_the_rules_is_no_mistake():
-    """Nobody can move, so that the player to move has lost, whoever it is: the value is -1 for both."""
+    """Nobody can move, so that the player to move has lost, either of them: the value is -1 for both."""
 
     class Last(Boxes):
         def terminal(self, states):
@@ -104,7 +104,7 @@ def test_a_result_that_is_the_last_movers_by_the_rules_is_no_mistake():
 
 
 class Pairs(Boxes):
-    """The players draw two edges each, in turns, and fill the row. Who draws the last one wins: by the last move
+    """The players draw two edges each, alternately, and fill the row. Who draws the last one wins: by the last move
     ("last"), or by who has the first edge of the upper row ("first": the value is the first player's)."""
 
     def __init__(self, value):
@@ -146,7 +146,7 @@ class Listed(Kalah):
         return (numbers / np.float32(9)).astype(np.float32)[:, :, None, None]
 
 
-def test_planes_that_are_a_list_of_numbers_are_looked_at_likewise():
+def test_planes_that_are_a_list_of_numbers_are_checked_too():
     assert games.check(Listed()) == []
     [warning] = games.check(Listed("first"))
     assert warning.startswith("terminal seems to give the value for one and the same player")

@@ -1,4 +1,4 @@
-"""Heads: outputs, targets and losses by name, a head of one's own, and weights of runs that knew no heads."""
+"""Heads: outputs, targets and losses by name, a head of a user's own, and weights of runs that knew no heads."""
 
 from pathlib import Path
 from types import SimpleNamespace

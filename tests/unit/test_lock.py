@@ -235,7 +235,7 @@ def test_a_job_elsewhere_that_may_hang_for_ever_is_waited_for_long(tmp_path, mon
     assert 2.0 < seconds(tmp_path, []) < 4.0
 
 
-def test_whoever_waits_for_a_lock_can_be_stopped(tmp_path, monkeypatch):
+def test_a_job_that_waits_for_a_lock_can_be_stopped(tmp_path, monkeypatch):
     stand_still(tmp_path, monkeypatch, 60.0)
 
     def wait():
@@ -245,7 +245,7 @@ def test_whoever_waits_for_a_lock_can_be_stopped(tmp_path, monkeypatch):
         look(tmp_path, wait=wait)
 
 
-def test_a_repair_is_waited_for_by_whoever_starts_a_job_again(tmp_path):
+def test_a_new_start_waits_for_a_repair(tmp_path):
     held = Lock.take(tmp_path, [me()], 1, brief=True)
     with pytest.raises(NotNow, match="another job runs here"):
         look(tmp_path)
@@ -310,7 +310,7 @@ def test_a_lock_says_who_starts_its_job_and_how_long_it_may_hang(tmp_path, monke
     heir.release()
 
 
-def test_whoever_slept_while_the_lock_was_taken_knows_it(tmp_path):
+def test_a_job_that_slept_while_its_lock_was_taken_stops(tmp_path):
     mine = Lock.take(tmp_path, [me()], 1)
     [path] = (tmp_path / "lock").iterdir()
     token = holder(tmp_path)["token"]

@@ -239,7 +239,7 @@ def test_pause_completes_what_is_under_way():
     assert evaluate.log.count("begin") == evaluate.log.count("complete")
     visits = player.search.trees.visits[:, 0]
     assert visits.sum() == player.num_simulations and set(visits.tolist()) == {2, 3}
-    # The next step is the first group's, whoever's turn it was: a resumed run begins so too.
+    # The next step is the first group's, also if it was another's turn: a resumed run begins so too.
     before = visits.copy()
     player.step()
     player.pause()

@@ -293,7 +293,7 @@ def test_finds_the_move_that_must_be_played_without_any_knowledge(game, moves, d
 
 
 def test_forced_win_and_loss_show_in_the_value():
-    """X with three in a row and two open ends has won, whoever's view it is."""
+    """X with three in a row and two open ends has won in either player's view."""
     won = board(
         CONNECT4,
         """

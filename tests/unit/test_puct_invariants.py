@@ -31,7 +31,7 @@ def test_trees_stay_sound_through_whole_games_with_reuse(game, simulations, nois
         assert not (visits * ~game.legal(states[live])).any()
         for b in live:
             assert check_tree(game, search.trees, b, states[b]) <= simulations + 1
-        # Half of the games go on with a searched move, the others with any.
+        # Half of the games continue with a searched move, the others with any.
         actions = search.choose(live, np.ones(len(live)))
         other = np.argmax(rng.random(visits.shape) * game.legal(states[live]), axis=1)
         actions = np.where(live % 2, actions, other)

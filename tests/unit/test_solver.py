@@ -92,7 +92,7 @@ def test_value_is_that_of_the_best_move(whole):
 
 def test_the_solver_asks_the_game_who_moves_next():
     """Take one or two of five stones, and move again after taking one: who takes the last wins. Worked out by hand:
-    with one or two left the mover wins; with n > 2 it takes one and goes on."""
+    with one or two left the mover wins; with n > 2 it takes one and moves again."""
 
     class Stones(Game):
         num_actions, state_size, state_dtype, max_plies = 2, 2, np.dtype(np.int8), 5

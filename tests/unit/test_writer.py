@@ -98,7 +98,7 @@ def test_segments_have_the_names_and_contents_that_writing_at_once_gives(segment
         assert file["000008-000/games/id"][:].tolist() == records[3].games["id"].tolist()
 
 
-def test_play_goes_on_while_the_disk_does_not_answer(segments, records, disk):
+def test_play_continues_while_the_disk_does_not_answer(segments, records, disk):
     disk.answers.clear()
     segments.submit(7, records[0], {})
     meanwhile = play(range(10, 12))
@@ -203,7 +203,7 @@ def test_a_failing_run_waits_for_the_disk_but_not_for_ever(segments, records, di
 
 
 @pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT", "EROFS", "EIO", "ESTALE", "EACCES", "EKEYEXPIRED"])
-def test_what_may_pass_is_waited_for_and_told_of(segments, records, disk, caplog, error):
+def test_an_error_that_may_pass_is_reported_and_waited_for(segments, records, disk, caplog, error):
     """Each at another step of the writing, and once after the segment has its name already."""
     caplog.set_level(logging.INFO, "az_mpi")
     disk.error = getattr(errno, error)
@@ -222,7 +222,7 @@ def test_what_may_pass_is_waited_for_and_told_of(segments, records, disk, caplog
     assert "written now" in caplog.text and caplog.messages[-1].endswith("the run continues") and segments.ended is None
 
 
-def test_play_goes_on_from_the_queue_while_the_disk_is_full(segments, records, disk):
+def test_play_continues_from_the_queue_while_the_disk_is_full(segments, records, disk):
     disk.error = errno.ENOSPC
     disk.full.add("0000")
     for record in records[:QUEUE_MAX]:

@@ -236,7 +236,7 @@ def recover(run, function=recovery.recover):
     note("noticed")
     function(run)
     recoveries += 1
-    note("going on", ranks=run.world.size, steps=run.progress.step)
+    note("continuing", ranks=run.world.size, steps=run.progress.step)
 
 
 def started(function=World.start.__func__):

@@ -1,4 +1,4 @@
-"""Whoever trains, after a broadcast every rank has root's weights to the bit, and they travel only to those that did
+"""After a broadcast, any ranks may train: every rank has root's weights to the bit, and they travel only to those that did
 not have them. Positions of root's window go to all when one rank's engine is calibrated, and else to none."""
 
 from types import SimpleNamespace

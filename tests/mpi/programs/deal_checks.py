@@ -1,4 +1,4 @@
-"""Positions reach the trainer that their index names, whoever played them, also where few ranks train."""
+"""Positions reach the trainer that their index names, from any rank that played them, also where few ranks train."""
 
 import numpy as np
 
