@@ -1,5 +1,5 @@
-"""After a broadcast, any ranks may train: every rank has root's weights to the bit, and they travel only to those that did
-not have them. Positions of root's window go to all when one rank's engine is calibrated, and else to none."""
+"""After a broadcast every rank has root's weights to the bit, whichever ranks train, and weights travel only to those
+that did not have them. Positions of root's window go to all when one rank's engine is calibrated, else to none."""
 
 from types import SimpleNamespace
 
