@@ -26,7 +26,7 @@ SHORTCUTS = {
     "--learning_rate": "train.learning_rate",
     "--mixed_precision": "train.mixed_precision",
 }
-EARLIER_SHORTCUTS = {"--games_num": "selfplay.num_games"}  # of versions before 1.0
+EARLIER_SHORTCUTS = {"--games_num": "selfplay.num_games"}  # of 1.0.0 and before
 # Options without a value: (key, value).
 FLAGS = {"--train_distributed": ("train.ranks", "all"), "--train_distributed_native": ("train.ranks", "root_host")}
 DESCRIPTION = """\

@@ -1,1 +1,1 @@
-"""The ground that everything stands on: whole files, signals, waiting, errors."""
+"""The basics that all packages use: whole files, signals, waiting, errors, exit codes; the registry of plug-ins."""

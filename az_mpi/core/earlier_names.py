@@ -1,4 +1,4 @@
-"""Names of versions before 1.0: counts were called games_num, which is num_games now, and a start of a run attempt.
+"""Names up to version 1.0.0: a count was called games_num, which is num_games now, and a start of a run an attempt.
 
 JSON files of runs are read with either name. Classes of users that take `attempt`, or import a module that has moved
 since, still work.

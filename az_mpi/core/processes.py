@@ -1,4 +1,4 @@
-"""What the kernel tells of processes of this machine, and programs that are started with limits.
+"""What the kernel reports about processes of this machine, and programs that are started with limits.
 
 As a script it is what `limited` starts: it sets the limits of its own process, then becomes the program.
 """

@@ -1,4 +1,4 @@
-"""The room that an MPI job needs on each host beside the run's folder: in the folder for temporary files, where mpirun
+"""The space that an MPI job needs on each host beside the run's folder: in the folder for temporary files, where mpirun
 keeps its own, and in /dev/shm, through which the ranks of a host talk. Figures of Open MPI 5.0."""
 
 import os

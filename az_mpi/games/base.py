@@ -181,7 +181,7 @@ class Game(ABC):
         """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game is not over)."""
 
     def terminal_at(self, states: np.ndarray, plies: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `terminal` does, but for a draw where rules that do not end a game let it reach `max_plies`.
+        """Return what `terminal` does, except that a game whose rules let it reach `max_plies` is a draw there.
         plies: int [B], the moves from the start of the game to each state."""
         ended, value = self.terminal(states)
         return ended | (np.asarray(plies) >= self.max_plies), value
@@ -241,8 +241,8 @@ class Game(ABC):
         return None
 
     def untruncated(self) -> "Game":
-        """Return the same game without a limit of its length that is for training alone, for play against other
-        programs. States of the two do not fit each other."""
+        """Return this game, for play against other programs, without the limit of its length that is for training
+        alone. States of the two do not fit each other. By default the game itself: it has no such limit."""
         return self
 
     def key(self, states: np.ndarray) -> np.ndarray:

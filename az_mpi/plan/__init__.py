@@ -1,1 +1,1 @@
-"""Which game, which configuration, for how long: check-game, suggest and compare."""
+"""Before a run: whether a game's rules hold, which configuration, for how long: check-game, suggest, compare."""

@@ -1,4 +1,4 @@
-"""A network of a run with its search, without MPI: for programs, notebooks and play. Used as `az_mpi.load_player`."""
+"""`az_mpi.load_player`: asks a trained network with its search for moves and values, in programs and notebooks."""
 
 import time
 from collections.abc import Callable

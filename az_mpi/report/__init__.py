@@ -1,1 +1,1 @@
-"""The report of a run: one HTML page, made from the files of its folder."""
+"""The report of a run, made from the files of its folder: one HTML page, and the learning curve as SVG."""

@@ -1,4 +1,4 @@
-"""Search over batches of trees; knows nothing of any game."""
+"""Search over batches of trees: PUCT, Gumbel search, what they share. It knows no game."""
 
 from __future__ import annotations
 

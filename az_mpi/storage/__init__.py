@@ -1,1 +1,1 @@
-"""A run's files: its folder, its lock, checkpoints, segments, and the check of all of them."""
+"""A run's files: its folder, its lock, checkpoints, segments, the writer, and the check of all of them."""

@@ -1,1 +1,1 @@
-"""Training on the replay window."""
+"""Training: the learner, losses, optimiser, schedule, the replay window, and back ends that sum gradients."""

@@ -1,4 +1,4 @@
-"""What versions before 1.0 called otherwise is still read: keys of files and configurations, options, users' files."""
+"""What versions up to 1.0.0 called otherwise is still read: keys of files and configurations, options, users' files."""
 
 import shutil
 from pathlib import Path
