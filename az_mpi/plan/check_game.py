@@ -17,6 +17,7 @@ from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.base import NOT_DESCRIBED, Game, described_planes, positions
+from az_mpi.games.position_game import PositionGame
 from az_mpi.games.random_games import random_actions, random_games
 from az_mpi.network import engines, resnet
 from az_mpi.search import tree
@@ -78,8 +79,15 @@ def size_of(game: Game) -> str:
         f"{game.name}: {game.num_actions:,} actions, {counted(channels, 'plane')} of {height} x {width}, "
         f"{counted(len(game.symmetry_cells), 'symmetry', 'symmetries')}, at most "
         f"{counted(game.max_plies, 'ply', 'plies')}, "
-        f"{game.state_size * game.state_dtype.itemsize:,} bytes a state"
+        f"{game.state_size * game.state_dtype.itemsize:,} bytes a state; {_way_of(game)}"
     )
+
+
+def _way_of(game):
+    """Return how the rules of a game are written."""
+    if not isinstance(game, PositionGame):
+        return "rules for batches"
+    return "rules for one position, compiled" if game.compiled else "rules for one position, as plain Python"
 
 
 def planes_of(game: Game) -> str:

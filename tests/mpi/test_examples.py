@@ -54,6 +54,12 @@ def test_the_example_game_trains_and_is_evaluated(run_example, mpirun):
     assert "Hex(size=3)" in (run / "report.html").read_text()
 
 
+def test_the_example_of_rules_for_one_position_trains(run_example):
+    assert len((EXAMPLES / "own_rules.py").read_text().splitlines()) <= 60
+    said, _ = run_example("own_rules")
+    assert "game domineering_4x4" in said and "complete: iteration 2 of 2" in said
+
+
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_the_example_game_keeps_every_invariant(size):
     games.check(hex_game(size), num_games=32)

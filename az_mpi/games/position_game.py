@@ -1,0 +1,199 @@
+"""Games whose rules are written for one position. The program compiles them, and makes the loops over batches.
+
+Shapes: B batch, S numbers a state, A actions, C planes, H rows, W columns.
+"""
+
+from __future__ import annotations
+
+import functools
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from az_mpi.games.base import Game
+from az_mpi.games.compiled_rules import RULES, Entries, as_python, call1, call2, compiled
+
+FAILED = -1
+
+
+class PositionGame(Game):
+    """A game of which a subclass writes the rules of one position: `apply`, `legal_actions`, `result`,
+    `current_player`, `observe`, and `canonical` if the game has symmetries.
+
+    Numba compiles these functions. They may use attributes of the game that are numbers, arrays or tuples of numbers,
+    which are constants there, and functions of the file with Numba's `@njit`. The methods of `Game`, for batches, are
+    derived. `compiled = False` runs the functions as plain Python, some hundred times slower: to debug them."""
+
+    compiled = True
+
+    def apply(self, state: np.ndarray, action: int) -> None:
+        """Play a legal action: change `state`, state_dtype [S], which is a copy."""
+        raise NotImplementedError
+
+    def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
+        """Set legal[a] = True for each legal action a. legal: bool [A], all False before."""
+        raise NotImplementedError
+
+    def result(self, state: np.ndarray) -> tuple[bool, float]:
+        """Return (whether the game is over, its value for the player to move in [-1, 1], 0 if it is not over)."""
+        raise NotImplementedError
+
+    def current_player(self, state: np.ndarray) -> int:
+        """Return who is to move: 0 for the player who began, else 1."""
+        raise NotImplementedError
+
+    def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
+        """Set the network's input as the player to move sees it. planes: planes_dtype [C, H, W], all 0 before."""
+        raise NotImplementedError
+
+    def canonical(self, state: np.ndarray) -> tuple[int, int]:
+        """Return (a key of 64 bits that all images of the position share, the number of the symmetry that turns it into
+        the image that the key is of). By default a hash of the state and 0, so that images have different keys."""
+        return hash_of(state), 0
+
+    @cached_property
+    def entries(self) -> Entries:
+        """The compiled functions."""
+        return compiled(self)
+
+    @cached_property
+    def _python(self):
+        """The functions as Python, by their names."""
+        functions = {name: as_python(getattr(type(self), name)) for name in RULES}
+        return {name: functools.partial(_wrapping, function, self) for name, function in functions.items()}
+
+    def initial(self, n: int) -> np.ndarray:
+        return np.zeros((n, self.state_size), self.state_dtype)
+
+    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
+        after = np.array(states, self.state_dtype, order="C", ndmin=2)
+        actions = np.ascontiguousarray(actions, np.int64)
+        if self.compiled:
+            self._check("apply", states, _apply_all(self.entries.apply, *_place(after), actions), actions)
+        else:
+            for state, action in zip(after, actions.tolist()):
+                self._python["apply"](state, action)
+        return after
+
+    def legal(self, states: np.ndarray) -> np.ndarray:
+        return self._filled("legal_actions", states, np.zeros((len(states), self.num_actions), np.bool_))
+
+    def planes(self, states: np.ndarray) -> np.ndarray:
+        return self._filled("observe", states, np.zeros((len(states), *self.planes_shape), self.planes_dtype))
+
+    def _filled(self, name, states, out):
+        if self.compiled:
+            states = np.ascontiguousarray(states, self.state_dtype)
+            self._check(name, states, _fill_all(getattr(self.entries, name), *_place(states), *_place(out), len(out)))
+        else:
+            for state, row in zip(states, out):
+                self._python[name](state, row)
+        return out
+
+    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+        if self.compiled:
+            states = np.ascontiguousarray(states, self.state_dtype)
+            self._check("result", states, _result_all(self.entries.result, *_place(states), ended, value))
+        else:
+            for i, state in enumerate(states):
+                ended[i], value[i] = self._python["result"](state)
+        return ended, value
+
+    def to_play(self, states: np.ndarray) -> np.ndarray:
+        player = np.zeros(len(states), np.int8)
+        if self.compiled:
+            states = np.ascontiguousarray(states, self.state_dtype)
+            self._check("current_player", states, _player_all(self.entries.current_player, *_place(states), player))
+        else:
+            player[:] = [self._python["current_player"](state) for state in states]
+        return player
+
+    def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        keys, symmetry = np.zeros(len(states), np.uint64), np.zeros(len(states), np.int64)
+        if self.compiled:
+            states = np.ascontiguousarray(states, self.state_dtype)
+            self._check("canonical", states, _key_all(self.entries.canonical, *_place(states), keys, symmetry))
+        else:
+            for i, state in enumerate(states):
+                keys[i], symmetry[i] = self._python["canonical"](state)
+        return keys, symmetry
+
+    def _check(self, name, states, failed, actions=None):
+        """Raise what the function `name` raises for state number `failed`; nothing if that is -1."""
+        if failed >= 0:
+            out = {"legal_actions": (self.num_actions, np.bool_), "observe": (self.planes_shape, self.planes_dtype)}
+            given: list[Any] = [np.zeros(*out[name])] if name in out else []
+            given += [] if actions is None else [int(actions[failed])]
+            self._python[name](np.array(states[failed]), *given)
+            raise RuntimeError(f"{name} raises an exception where it is compiled, and none as plain Python")
+
+
+def _wrapping(function, *given):
+    with np.errstate(over="ignore"):  # whole numbers wrap around, as in compiled code
+        return function(*given)
+
+
+def _place(array):
+    """Return (the address of an array, the bytes of one row)."""
+    return array.ctypes.data, array.strides[0]
+
+
+@njit(cache=True, nogil=True)
+def hash_of(state: np.ndarray) -> int:
+    """Return a hash of the numbers of a state, of 64 bits."""
+    h = np.uint64(0xCBF29CE484222325)
+    for number in state:
+        h = (h ^ np.uint64(number)) * np.uint64(0x100000001B3)
+        h ^= h >> np.uint64(29)
+    return h
+
+
+@njit(cache=True, nogil=True)
+def _apply_all(entry, states, step, actions):
+    for b in range(len(actions)):
+        if call2(entry, states + b * step, actions[b]) == FAILED:
+            return b
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _fill_all(entry, states, step, out, out_step, n):
+    for b in range(n):
+        if call2(entry, states + b * step, out + b * out_step) == FAILED:
+            return b
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _result_all(entry, states, step, ended, value):
+    at = value.ctypes.data
+    for b in range(len(ended)):
+        found = call2(entry, states + b * step, np.int64(at) + 4 * b)
+        if found == FAILED:
+            return b
+        ended[b] = found != 0
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _player_all(entry, states, step, player):
+    for b in range(len(player)):
+        found = call1(entry, states + b * step)
+        if found == FAILED:
+            return b
+        player[b] = found
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _key_all(entry, states, step, keys, symmetry):
+    at = keys.ctypes.data
+    for b in range(len(keys)):
+        found = call2(entry, states + b * step, np.int64(at) + 8 * b)
+        if found == FAILED:
+            return b
+        symmetry[b] = found
+    return -1

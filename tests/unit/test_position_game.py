@@ -1,0 +1,130 @@
+"""Games whose rules are written for one position: compiled, and as plain Python."""
+
+import numpy as np
+import pytest
+
+from az_mpi import games
+from az_mpi.core.problems import OwnCodeError
+from az_mpi.games.guard import BrokenRules, guarded
+from az_mpi.games.position_game import PositionGame
+
+DOMINEERING = "examples/own_rules.py:Domineering(size=4)"
+
+
+class Race(PositionGame):
+    """Two runners on a track of `length` fields; an action is 1 to `most` fields. Who reaches the end wins."""
+
+    def __init__(self, length=10, most=3, bonus=()):
+        self.length, self.most = length, most
+        self.bonus = np.array(bonus or [0] * length, np.int64)  # fields that a runner gets for landing there
+        self.name, self.num_actions, self.max_plies = f"race(length={length})", most, 2 * length
+        self.planes_shape, self.state_size, self.state_dtype = (1, 2, 1), 3, np.dtype(np.int32)
+        self.symmetry_cells = np.arange(2, dtype=np.int32)[None]
+        self.symmetry_actions = np.arange(most, dtype=np.int32)[None]
+
+    def apply(self, state, action):
+        player = state[2]
+        state[player] += action + 1
+        if state[player] < self.length:
+            state[player] += self.bonus[state[player]]
+        state[2] = 1 - player
+
+    def legal_actions(self, state, legal):
+        for action in range(self.num_actions):
+            legal[action] = True
+
+    def result(self, state):
+        return self.has_arrived(state, 1 - state[2]), -1.0 if self.has_arrived(state, 1 - state[2]) else 0.0
+
+    def has_arrived(self, state, player):
+        return state[player] >= self.length
+
+    def current_player(self, state):
+        return state[2]
+
+    def observe(self, state, planes):
+        planes[0, 0, 0], planes[0, 1, 0] = state[state[2]], state[1 - state[2]]
+
+    def show(self, state):
+        return f"{state[0]} {state[1]}, {state[2]} to move"
+
+
+class Slow(Race):
+    """The same, not compiled."""
+
+    compiled = False
+
+
+def played(game, num_games=16, seed=0):
+    """Return all that a game's methods return in random games, as bytes."""
+    rng, states, seen = np.random.default_rng(seed), game.initial(num_games), []
+    for _ in range(game.max_plies):
+        legal = game.legal(states)
+        actions = np.argmax(legal * rng.random(legal.shape), axis=1)
+        after = game.play(states, actions)
+        ended, value = game.terminal(after)
+        keys, symmetry = game.canonical_key(states)
+        for part in (legal, after, ended, value, keys, symmetry, game.planes(states), game.to_play(states)):
+            seen.append(part.tobytes())
+        states = after[~ended]
+    assert not len(states)
+    return seen
+
+
+def test_compiled_and_plain_rules_play_the_same_games():
+    plain = games.make(DOMINEERING)
+    plain.compiled = False
+    assert played(games.make(DOMINEERING), 4) == played(plain, 4)
+
+
+def test_domineering_is_lost_by_the_player_who_cannot_move():
+    """On 2 x 2 the first domino fills a column, and no flat one fits."""
+    game = games.make("examples/own_rules.py:Domineering(size=2)")
+    assert game.legal(game.initial(1)).tolist() == [[True, True, False, False]]
+    state = game.play(game.initial(1), np.array([1]))
+    assert state.tolist() == [[0, 1, 0, 1, 1]] and game.legal(state).sum() == 0
+    assert [part.tolist() for part in game.terminal(state)] == [[True], [-1.0]]
+
+
+def test_attributes_are_constants_of_each_game_and_methods_call_each_other():
+    short, long, jumps = Race(4), Race(9), Race(9, bonus=[0, 5, 0, 0, 0, 0, 0, 0, 0])
+    for game in (short, long, jumps):
+        state = game.play(game.initial(1), np.array([0]))
+        assert state.tolist() == [[6 if game is jumps else 1, 0, 1]]
+        state = game.play(game.play(state, np.array([0])), np.array([2]))
+        assert game.terminal(state)[0].tolist() == [game is not long]
+    assert played(long) == played(Slow(9)) and played(jumps) == played(Slow(9, bonus=[0, 5, 0, 0, 0, 0, 0, 0, 0]))
+
+
+def test_the_argument_of_play_stays_as_it_is():
+    game, states = Race(), Race().initial(2)
+    assert game.play(states, np.array([0, 1])).tolist() == [[1, 0, 1], [2, 0, 1]] and not states.any()
+
+
+def test_a_users_rules_cannot_write_outside_of_a_state():
+    class Wild(Race):
+        def apply(self, state, action):
+            state[action + 5000] = 1
+
+    game = guarded(Wild())
+    with pytest.raises(BrokenRules, match="play raises an error.*line \\d+.*IndexError(?s:.*)0 0, 0 to move"):
+        game.play(game.initial(3), np.array([0, 1, 2]))
+
+
+def test_rules_that_numba_cannot_compile_are_refused_with_the_line_and_work_as_python():
+    class Words(Race):
+        def current_player(self, state):
+            return {"first": 0, "second": 1}[["first", "second"][int(str(state[2]))]]
+
+    with pytest.raises(
+        OwnCodeError, match="Numba cannot compile its rules(?s:.*)current_player(?s:.*)compiled = False"
+    ):
+        Words().to_play(Words().initial(1))
+    game = Words()
+    game.compiled = False
+    assert game.to_play(game.initial(2)).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("game", [Race(), Slow(), DOMINEERING])
+def test_the_check_accepts_rules_for_one_position(game):
+    assert games.check(games.make(game) if isinstance(game, str) else guarded(game), 16) == []
