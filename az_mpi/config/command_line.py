@@ -125,14 +125,14 @@ def _add_run_options(group):
         "--mode",
         choices=MODES,
         default="train",
-        help="train (default), or with the network of an "
-        "existing run: eval only measures it, selfplay only makes games",
+        help="train (default) trains a run; of an existing run, "
+        "eval measures the newest network, and selfplay plays more games with it",
     )
-    group.add_argument("--fresh", action="store_true", help="start a new run: do not continue one that is in --logdir")
+    group.add_argument("--fresh", action="store_true", help="only begin a new run: refuse a --logdir that holds one")
     group.add_argument(
         "--without_checkpoint",
         action="store_true",
-        help="where no checkpoint of the run is whole: begin again with new weights, and use the games that are stored",
+        help="if no checkpoint of the run can be used: begin again with new weights, and use the games that are stored",
     )
     group.add_argument(
         "--allow_other_source",

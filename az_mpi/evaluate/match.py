@@ -32,6 +32,7 @@ EPILOG = """\
 A and B are each one of
   RUN               a run's folder, for its newest checkpoint; also a checkpoint or a file of weights
   RUN@NAME          a name as in RUN/checkpoints or RUN/best, or best
+  zoo:NAME          a network that comes with az_mpi, such as zoo:othello
   gtp:COMMAND       a program that speaks GTP, such as "gtp:gnugo --mode gtp --level 1"
   uci:COMMAND       a program that speaks UCI, such as uci:stockfish
   random, rollout   or any other opponent of evaluate.opponents, with its arguments
@@ -43,8 +44,8 @@ known so far.
 def main(arguments: list[str]) -> int:
     """Play a match and print its result; return the exit status. Raises Refusal."""
     parser = Parser(PROG, ABOUT, EPILOG)
-    parser.add_argument("a", metavar="A")
-    parser.add_argument("b", metavar="B")
+    parser.add_argument("a", metavar="A", help="a player, see below; wins and Elo are counted for A")
+    parser.add_argument("b", metavar="B", help="its opponent")
     parser.add_argument(
         "--games",
         type=even,
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
         type=float,
         nargs=2,
         metavar=("ELO0", "ELO1"),
-        help="stop as soon as it is decided, at 5 %% error, whether A is rather ELO0 or rather ELO1 better than B",
+        help="stop as soon as it is decided, at 5 %% error, whether A is ELO0 or ELO1 better than B",
     )
     parser.add_argument(
         "--games_file",

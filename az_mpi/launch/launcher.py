@@ -38,10 +38,10 @@ without ssh, once on each node, K = 0, 1, ..., with a folder that all of them sh
 INT and TERM stop a run cleanly (exit code 75: start the same command again to continue), the second one ends it at
 once; USR1 makes it write a checkpoint.
 
-A training that loses a host, a rank or mpirun is started again from its last commit, on the hosts that answer. Hosts
-that come back, and new lines in the hostfile, are used too; see also python -m az_mpi hosts --help. A program that
-fails by itself while all hosts answer is not started again. A node of a rendezvous that was lost comes back when the
-same command is started there. If node 0 is lost, all of them end (exit code 75).
+A training that loses a host, a rank or mpirun is started again on the hosts that answer, and continues from what is
+stored. Hosts that come back, and new lines in the hostfile, are used too; see also python -m az_mpi hosts --help. A
+program that fails by itself while all hosts answer is not started again. A node of a rendezvous that was lost comes
+back when the same command is started there. If node 0 is lost, all of them end (exit code 75).
 
 The exit code is mpirun's, or 2 if nothing was started, or 75 if it stopped or gave up: docs/trouble.md.
 """

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parser:
     """Return a parser with the options that every command of this package takes. timed: whether --seconds is one of
     them."""
-    parser = Parser(prog, about, epilog, run=True)
+    also = (
+        "RUN may also be a network that comes with az_mpi, such as zoo:othello, or a file of export --to onnx or zoo."
+    )
+    parser = Parser(prog, f"{about}\n{also}", epilog, run=True)
     add_checkpoint(parser)
     parser.add_argument(
         "--simulations",

@@ -50,8 +50,8 @@ COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, forma
 def main(arguments: list[str]) -> int:
     """Write the report of the run that `arguments` name, and print its path; return the exit status. Raises Refusal."""
     about = (
-        "Make RUN/report.html: curves, ranks, configuration and sample games on one page that needs no network.\n"
-        "The run may be under way."
+        "Make RUN/report.html: curves, ranks, configuration and sample games on one page that loads nothing from\n"
+        "elsewhere. The run may be under way."
     )
     parser = Parser(PROG, about, run=True)
     parser.add_argument(
