@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes a container a host that mpirun can start ranks on: an sshd of this user's own on port 2222, with the key in
-# KEYS (a volume that all the hosts share). The first host to come makes the key; it never is in an image.
+# KEYS (a volume that all the hosts share). The first host that starts makes the key; no image holds one.
 set -eu
 keys=${KEYS:-/keys}
 umask 077

@@ -5,7 +5,7 @@
 # --- To edit: what a job needs on your site before .venv's python and mpirun work -----------------------------------
 # module load gcc cuda
 source .venv/bin/activate || { echo "$PWD has no .venv: make setup there first" >&2 && exit 2; }
-# A job that stopped before its time limit goes back into the queue, at most so often (0: never).
+# How often a job that stopped before its time limit may go back into the queue (0: never).
 : "${REQUEUES_MAX:=50}"
 # ---------------------------------------------------------------------------------------------------------------------
 
@@ -22,7 +22,7 @@ say() { echo "$SLURM_JOB_NAME $SLURM_JOB_ID, start $((${SLURM_RESTART_COUNT:-0} 
 # Until mpirun runs, bash would end with the first USR1, without a word.
 trap 'say "USR1 before mpirun was started: the time limit is too short, or very near; continuing"' USR1
 
-# What mpirun is told beside the program. -np: fewer ranks than slots are meant where --ntasks-per-node says more.
+# The options of mpirun. -np: fewer ranks than slots are meant where --ntasks-per-node says more.
 mpirun_options=(${SLURM_NTASKS:+-np "$SLURM_NTASKS"})
 
 # run_dist OPTIONS: run_dist.py on all tasks of the job; the job ends as it ended.
@@ -47,11 +47,11 @@ print(given.logdir / "status.json" if given.mode == "train" else "")' "$@" 2>/de
 # as_job COMMAND: run it; USR1 (the time limit is near) and TERM (preempted, cancelled) ask it to stop with USR2.
 as_job() {
     local pid status signalled=1 asked='' requeue=1
-    # bash sees to signals while it waits, but not while a command is in the foreground.
+    # bash handles signals while it waits, but not while a command is in the foreground.
     "$@" &
     pid=$!
     trap 'signalled=1 asked=1; say "USR1: stopping"; kill -USR2 $pid' USR1
-    # Slurm requeues a job that it preempts, and a user who cancels it wants no more of it.
+    # Slurm requeues a job that it preempts, and a user who cancels it does not want it back.
     trap 'signalled=1 asked=1 requeue=; say "TERM: stopping"; kill -USR2 $pid' TERM
     while [ -n "$signalled" ]; do # a signal ends a wait
         signalled=
@@ -78,7 +78,7 @@ as_job() {
 
 # Put this job back into the queue. It comes back with the same id, script and options, and writes to the same file.
 requeue() {
-    # A task of an array by its name there: the number of one of them means them all.
+    # A task of an array is named by the array's id and its own index: the array's id alone means them all.
     local job=$SLURM_JOB_ID
     [ -z "${SLURM_ARRAY_JOB_ID-}" ] || job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID
     if [ "${SLURM_RESTART_COUNT:-0}" -ge "$REQUEUES_MAX" ]; then

@@ -95,7 +95,8 @@ def add_options(parser: Any) -> None:
     parser.add_argument(
         "--no_check",
         action="store_true",
-        help="do not check the hosts, as in a Slurm job whose nodes allow no ssh (mpirun needs none there)",
+        help="do not check the hosts, as in a Slurm job whose nodes allow no ssh (mpirun needs none there); "
+        "lost hosts are then not left out",
     )
 
 

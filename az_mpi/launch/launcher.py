@@ -43,6 +43,8 @@ stored. Hosts that come back, and new lines in the hostfile, are used too; see a
 program that fails by itself while all hosts answer is not started again. A node of a rendezvous that was lost comes
 back when the same command is started there. If node 0 is lost, all of them end (exit code 75).
 
+Settings of MPI are given as variables: OMPI_MCA_NAME=VALUE (docs/hosts.md).
+
 The exit code is mpirun's, or 2 if nothing was started, or 75 if it stopped or gave up: docs/trouble.md.
 """
 NODES_MAX = hosts.HOSTS_MAX
