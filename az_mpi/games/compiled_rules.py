@@ -25,7 +25,7 @@ from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, mod
 from az_mpi.core.problems import OwnCodeError
 
 if TYPE_CHECKING:
-    from az_mpi.games.position_game import PositionGame
+    from az_mpi.games.base import Game
 
 RULES = ("apply", "legal_actions", "result", "current_player", "observe", "canonical")
 TEMPLATE = Path(__file__).with_name("entry_points.py")
@@ -51,7 +51,7 @@ class Self:
 
     make: the `njit` of the functions."""
 
-    def __init__(self, game: PositionGame, make: Any):
+    def __init__(self, game: Game, make: Any):
         self._game, self._make, self._bound = game, make, {}
         self.type = SelfType(self)
 
@@ -122,7 +122,7 @@ def constant(value: Any) -> Any:
     return value if isinstance(value, tuple) and value and all(isinstance(one, NUMBERS) for one in value) else None
 
 
-def compiled(game: PositionGame) -> Entries:
+def compiled(game: Game) -> Entries:
     """Compile the rules of a game, or take them from the cache. Raises OwnCodeError if Numba cannot compile them."""
     kind = type(game)
     own = not kind.__module__.startswith("az_mpi.games.")
