@@ -188,13 +188,9 @@ def _fingerprint(game: Any, value: Any, seen: dict) -> str:
         if value not in seen:
             seen[value] = value.__qualname__  # for a function that calls itself
             used = {}
-            for name in _names(value.__code__):
-                if name in value.__globals__:
-                    used[name] = _fingerprint(game, value.__globals__[name], seen)
-                elif (inner := method(type(game), name)) is not None:
-                    used[name] = _fingerprint(game, inner, seen)
-                elif (number := constant(getattr(game, name, None))) is not None:
-                    used[name] = _fingerprint(game, number, seen)
+            for name in _names(value.__code__):  # the code does not say which of these a name is; it may be several
+                meant = value.__globals__.get(name), method(type(game), name), constant(getattr(game, name, None))
+                used[name] = [_fingerprint(game, one, seen) for one in meant]
             cells = [_fingerprint(game, cell.cell_contents, seen) for cell in value.__closure__ or ()]
             seen[value] = _hash(value.__qualname__, _of_code(value.__code__), used, cells)
         return seen[value]

@@ -9,6 +9,7 @@ from az_mpi.games.guard import BrokenRules, guarded
 from az_mpi.games.position_game import PositionGame
 
 DOMINEERING = "examples/own_rules.py:Domineering(size=4)"
+bonus = None  # a name of this file that is an attribute of Race too
 
 
 class Race(PositionGame):
