@@ -82,7 +82,7 @@ class Search:
 
     def _look_for_wins(self, slots):
         if self.plays:
-            wins.prove_wins(self.trees, slots, self.game, self._wins)
+            wins.prove_wins(self.trees, slots, self.game, self._rule, self._wins)
 
     def _wins_first(self, slots, actions):
         """Return `actions`, one for each slot, but where an action wins at once that one."""
@@ -162,9 +162,9 @@ class Search:
 
     def _complete_with_room(self, kernel, *simulations):
         """Complete simulations by a kernel of simulation.py, in trees that have room for their edges."""
-        if needed := kernel(self.trees, *simulations, self._noise):  # no room: nothing was changed
+        if needed := kernel(self.trees, *simulations, self._rule, self._noise):  # no room: nothing was changed
             self.trees = tree.widened(self.trees, needed)
-            kernel(self.trees, *simulations, self._noise)
+            kernel(self.trees, *simulations, self._rule, self._noise)
 
     def run(self, slots: np.ndarray) -> None:
         """Simulate until every slot's search is complete."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Game
 
 NO_CHILD = -1
+UNDECIDED = -1
 WIN = 1.0  # no result is better for the player to move
 
 # Fields that are read together lie together: a node in half a cache line, a node's edges in a row.
@@ -31,8 +32,9 @@ NODE = np.dtype(
         ("visits", np.int32),  # N(s): simulations that ended at or passed through the node
         ("parent", np.int32),
         ("first_edge", np.int32),
-        ("edge_count", np.int32),  # 0 until expanded
         ("exact_value", np.float32),  # if `exact`: the result for the player to move here
+        ("edge_count", np.int16),  # 0 until expanded
+        ("choice", np.int16),  # which of its edges the next simulation descends, or UNDECIDED
         ("player", np.int8),  # to move
         ("ended", np.bool_),  # the game is over here
         ("exact", np.bool_),
@@ -136,6 +138,7 @@ def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, 
     node.parent = parent
     node.first_edge = 0
     node.edge_count = 0
+    node.choice = UNDECIDED
     node.exact_value = value
     node.player = player
     node.ended = ended
@@ -159,7 +162,7 @@ def reset(
 @njit(cache=True, nogil=True)
 def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) -> None:
     """Give node n one edge for each legal action; priors are the softmax of the legal logits. logits, legal: [A]."""
-    highest = -np.inf
+    highest = np.float32(-np.inf)
     for a in range(len(legal)):
         if legal[a]:
             highest = max(highest, logits[a])
@@ -186,22 +189,14 @@ def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) 
 
 
 @njit(cache=True, nogil=True)
-def backup(trees: Trees, b: int, leaf: int, value: float) -> None:
-    """Add `value`, for the player to move at `leaf`, to the leaf and to every edge and node on the path to it."""
-    n = leaf
-    node = trees.node[b, leaf]
-    player = node.player
-    node.visits += 1
-    node.value_sum += value
-    for depth in range(trees.tree[b].path_length - 1, -1, -1):
-        n = node.parent
-        node = trees.node[b, n]
-        edge = trees.edge[b, trees.path[b, depth]]
-        signed = value if node.player == player else -value
-        edge.edge_visits += 1
-        edge.edge_value_sum += signed
-        node.visits += 1
-        node.value_sum += signed
+def likeliest(trees: Trees, b: int, n: int) -> int:
+    """Return which edge of node n has the largest prior, the first of equals: counted from the node's first edge."""
+    first = trees.node[b, n].first_edge
+    best = np.int64(0)
+    for k in range(1, trees.node[b, n].edge_count):
+        if trees.edge[b, first + k].edge_prior > trees.edge[b, first + best].edge_prior:
+            best = np.int64(k)
+    return best
 
 
 @njit(cache=True, nogil=True)
@@ -218,25 +213,22 @@ def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
 
 
 @njit(cache=True, nogil=True)
-def prove(trees: Trees, b: int, leaf: int) -> None:
-    """After a simulation that ended at an exact new leaf, mark the nodes above it that this makes exact."""
-    n = leaf
-    for depth in range(trees.tree[b].path_length - 1, -1, -1):
-        trees.edge[b, trees.path[b, depth]].edge_exact = True
-        n = trees.node[b, n].parent
-        first = trees.node[b, n].first_edge
-        best = -np.inf
-        unknown = False
-        for e in range(first, first + trees.node[b, n].edge_count):
-            known, value = exact_edge(trees, b, np.int64(n), e)
-            if known:
-                best = max(best, value)
-            else:
-                unknown = True
-        if unknown and best < WIN:
-            return
-        trees.node[b, n].exact = True
-        trees.node[b, n].exact_value = best
+def prove(trees: Trees, b: int, n: int) -> bool:
+    """Mark node n as exact if its edges show its result; return whether they do."""
+    node = trees.node[b, n]
+    best = -np.inf
+    unknown = False
+    for e in range(node.first_edge, node.first_edge + node.edge_count):
+        known, value = exact_edge(trees, b, n, e)
+        if known:
+            best = max(best, value)
+        else:
+            unknown = True
+    if unknown and best < WIN:
+        return False
+    node.exact = True
+    node.exact_value = best
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -282,5 +274,6 @@ def reroot(trees: Trees, b: int, root: int) -> None:
         trees.node[b, to].parent = NO_CHILD if n == root else moved[parent]
         trees.node[b, to].first_edge = edges
         edges += count
+    trees.node[b, 0].choice = UNDECIDED  # roots are searched otherwise than nodes below
     trees.tree[b].nodes_used = kept
     trees.tree[b].edges_used = edges
