@@ -13,9 +13,8 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.base import Game
-from az_mpi.games.compiled_rules import RULES, Entries, as_python, call1, call2, compiled
-
-FAILED = -1
+from az_mpi.games.compiled_rules import RULES, as_python, compiled
+from az_mpi.games.entry_points import FAILED, Entries, call1, call2
 
 
 class PositionGame(Game):
