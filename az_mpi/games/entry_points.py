@@ -135,20 +135,3 @@ def _answer(context, builder, rule, returned, kind, to):
     value = context.cast(builder, values[which], kinds[which], stored)
     builder.store(value, builder.inttoptr(to, value.type.as_pointer()))
     return context.cast(builder, values[1 - which], kinds[1 - which], types.int64)
-
-
-@intrinsic
-def call1(typingctx: Any, address: Any, a: Any) -> Any:
-    """Call the function at an address with a number of 64 bits, and return the one that it returns."""
-    return types.int64(types.int64, types.int64), _call
-
-
-@intrinsic
-def call2(typingctx: Any, address: Any, a: Any, b: Any) -> Any:
-    """Call the function at an address with two numbers of 64 bits, and return the one that it returns."""
-    return types.int64(types.int64, types.int64, types.int64), _call
-
-
-def _call(context, builder, signature, given):
-    function = ir.FunctionType(_WORD, [_WORD] * (len(given) - 1)).as_pointer()
-    return builder.call(builder.inttoptr(given[0], function), given[1:])

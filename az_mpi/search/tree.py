@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 NO_CHILD = -1
 UNDECIDED = -1
+# Stages of a simulation: none is under way; its leaf is to be looked up; its leaf waits for an evaluation.
+IDLE, LEAF, WAITS = 0, 1, 2
 WIN = 1.0  # no result is better for the player to move
 
 # Fields that are read together lie together: a node in half a cache line, a node's edges in a row.
@@ -60,6 +62,12 @@ TREE = np.dtype(
         ("edges_used", np.int32),
         ("path_length", np.int32),  # of the simulation under way
         ("root_ply", np.int32),  # moves from the start of the game to the root
+        # Of the compiled loop (loop.py), whose simulations end in another call than they begin in:
+        ("leaf", np.int32),  # node that the simulation has reached
+        ("row", np.int32),  # of its evaluation in the batch; -1: it is in none yet
+        ("symmetry", np.int16),  # that its position is evaluated in
+        ("stage", np.int8),  # IDLE, LEAF or WAITS
+        ("stores", np.bool_),  # whether this tree puts the evaluation into the cache
     ],
     align=True,
 )
@@ -154,6 +162,7 @@ def reset(
     for i in range(len(slots)):
         trees.tree[slots[i]].nodes_used = 0
         trees.tree[slots[i]].edges_used = 0
+        trees.tree[slots[i]].stage = IDLE
         # As a variable: Numba would compile `add_node` once more for the constant.
         parent = np.int64(NO_CHILD)
         add_node(trees, slots[i], parent, states[i], players[i], ended[i], values[i])
