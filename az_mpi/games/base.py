@@ -136,7 +136,7 @@ class Board(NamedTuple):
 class Game(ABC):
     """Rules of a two-player zero-sum game with perfect information. Values are for the player to move, in [-1, 1]."""
 
-    name: str
+    name: str  # with its arguments, as a configuration writes it; rules that differ must differ in it
     num_actions: int
     planes_shape: tuple[int, int, int]  # (C, H, W)
     planes_dtype: np.dtype = np.dtype(np.uint8)  # or float32
