@@ -1,5 +1,6 @@
 """What Numba lacks: calls by address, prefetching, small arrays on the stack, and a fast exponential."""
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -7,8 +8,16 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
 
-STACK_FLOATS = 512  # of `floats_on_stack`
+STACK_FLOATS = 2**15  # of `floats_on_stack`: one for each action that a game may have
+
+# Numba counts references to arrays in atomic operations, for each array that a function is given: here more time than
+# all the rest of a search. These compile functions that count none, so they cannot make arrays. `inlined` ones are not
+# called: a call would pass each part of each array.
+UNCOUNTED = {"nogil": True, "_nrt": False}
+uncounted = functools.partial(njit, cache=True, **UNCOUNTED)
+inlined = functools.partial(njit, cache=True, forceinline=True, **UNCOUNTED)
 _POWERS = (2.0 ** np.arange(-127, 1)).astype(np.float32)
 _LOG2_E = np.float32(1.44269504)
 _LN_2, _LN_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)  # in two parts: i times the first is exact
@@ -48,14 +57,26 @@ def prefetch(typingctx: Any, address: Any) -> Any:
 
 @intrinsic
 def floats_on_stack(typingctx: Any) -> Any:
-    """Return a pointer to STACK_FLOATS numbers of float32 that live as long as the call of the function that asks; for
-    `numba.carray`. An array that is made by NumPy would be allocated and freed in each call."""
+    """Return an array of STACK_FLOATS numbers, float32, that lives as long as the call of the function that asks. An
+    array that is made by NumPy would be allocated and freed in each call."""
+    kind = types.Array(types.float32, 1, "C")
 
     def codegen(context, builder, signature, given):
-        room = cgutils.alloca_once(builder, ir.ArrayType(ir.FloatType(), STACK_FLOATS))
-        return builder.bitcast(room, context.get_value_type(types.CPointer(types.float32)))
+        with builder.goto_entry_block():  # not by Numba's `alloca_once`, which writes zeros to all of it
+            room = builder.alloca(ir.ArrayType(ir.FloatType(), STACK_FLOATS))
+        word = context.get_value_type(types.intp)
+        array = make_array(kind)(context, builder)
+        populate_array(
+            array,
+            data=builder.bitcast(room, ir.FloatType().as_pointer()),
+            shape=[word(STACK_FLOATS)],
+            strides=[word(4)],
+            itemsize=word(4),
+            meminfo=None,
+        )
+        return array._getvalue()
 
-    return types.CPointer(types.float32)(), codegen
+    return kind(), codegen
 
 
 @njit(cache=True, nogil=True, inline="always")

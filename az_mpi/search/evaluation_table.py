@@ -13,7 +13,8 @@ from collections import namedtuple
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from az_mpi.core.intrinsics import inlined
 
 WAYS = 4  # entries that a key may be in; a new key replaces the oldest of them
 
@@ -74,7 +75,7 @@ def _sizes(num_bytes, num_actions, parts):
     return sets, max(int((num_bytes - sets * WAYS * ENTRY_BYTES) / LOGIT.itemsize), num_actions * parts)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def find(table: Table, key: int) -> int:
     """Return the number of a key's entry, -1 if it has none."""
     s = np.int64(key & np.uint64(len(table.keys) - 1))
@@ -84,7 +85,7 @@ def find(table: Table, key: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def read(
     table: Table, key: int, at: int, actions: np.ndarray, symmetry: int, logits: np.ndarray, value: np.ndarray
 ) -> bool:
@@ -104,14 +105,14 @@ def read(
     return checksum == table.entry[at].checksum
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _mix(checksum, number):
     """Return a checksum that has taken up one more number."""
     mixed = (np.uint64(checksum) ^ np.uint64(number)) * np.uint64(0x9E3779B97F4A7C15)
     return mixed ^ (mixed >> np.uint64(29))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def store(
     table: Table,
     part: np.ndarray,

@@ -18,10 +18,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import carray, njit
+from numba import njit
 from numba.extending import overload
 
-from az_mpi.core.intrinsics import STACK_FLOATS, floats_on_stack
+from az_mpi.core.intrinsics import UNCOUNTED, floats_on_stack, inlined, uncounted
 from az_mpi.search import improved, puct, puct_rule, root, simulation, streams, tree
 
 WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
@@ -106,7 +106,7 @@ class Search(puct.Search):
         return self._wins_first(slots, _choose(self.trees, slots, self._rule, temperature))
 
 
-@overload(simulation.choose_edge)
+@overload(simulation.choose_edge, jit_options=UNCOUNTED)
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
@@ -119,35 +119,30 @@ def _choose_by_gumbel(trees, b, n, rule):
     return None
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _is_wide(trees, b, rule):
     """Return whether a tree is searched by PUCT."""
     return trees.node[b, 0].edge_count > rule.wide
 
 
-@njit(cache=True, nogil=True)
-def _logits(trees, b, rule):
-    """Return log P(a) + s q(a) of each edge of the root, float32 [edges]; -inf if it is not `playable`. s:
+@inlined()
+def _logits(trees, b, rule, logits):
+    """Write log P(a) + s q(a) of each edge of the root into logits, float32 [edges]; -inf if it is not `playable`. s:
     `improved.scale`."""
     n = np.int64(0)
     node = trees.node[b, n]
-    logits = np.empty(node.edge_count, np.float32)
     factor = improved.scale(improved.completed(trees, b, n, logits), rule.c_visit, rule.c_scale)
-    for k in range(len(logits)):
+    for k in range(node.edge_count):
         prior = max(trees.edge[b, node.first_edge + k].edge_prior, improved.TINY)
         good = root.playable(trees, b, n, node.first_edge + k)
         logits[k] = math.log(prior) + factor * logits[k] if good else -np.inf
-    return logits
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _inner_edge(trees, b, n, rule):
     """Return the edge with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals (equation 14)."""
     node = trees.node[b, n]
-    if node.edge_count > STACK_FLOATS:
-        policy = np.empty(node.edge_count, np.float32)
-    else:
-        policy = carray(floats_on_stack(), (STACK_FLOATS,), np.float32)
+    policy = floats_on_stack()
     most = improved.completed(trees, b, n, policy)
     if most == 0:  # pi' is the prior
         return node.first_edge + tree.likeliest(trees, b, n)
@@ -165,14 +160,14 @@ def _inner_edge(trees, b, n, rule):
     return best
 
 
-@overload(simulation.prepare_root)
+@overload(simulation.prepare_root, jit_options=UNCOUNTED)
 def _prepare_for_gumbel(trees, b, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, rule: _prepare(trees, b, rule)
     return None
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def _prepare(trees, b, rule):
     """Begin a round if none is under way, or all actions of this one are proven losses."""
     node = trees.node[b, 0]
@@ -186,32 +181,36 @@ def _prepare(trees, b, rule):
         _begin_round(trees, b, rule)
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def _begin_round(trees, b, rule):
     """Draw the actions that a round considers, in the order of the edges."""
     node = trees.node[b, 0]
     this = rule.round[b]
-    logits = _logits(trees, b, rule)
-    numbers = np.zeros(len(logits))
-    chosen = np.zeros(len(logits), np.bool_)
-    num = 0
+    logits = floats_on_stack()
+    numbers = floats_on_stack()
+    chosen = floats_on_stack()  # 1 or 0
+    _logits(trees, b, rule, logits)
+    for k in range(node.edge_count):
+        numbers[k] = 0.0
+        chosen[k] = 0.0
     if rule.explores[b]:
-        for k in range(len(logits)):
+        for k in range(node.edge_count):
             numbers[k] = -math.log(-math.log(max(streams.uniform(rule.streams, b), 1e-300)))
+    num = 0
     while num < rule.considered.shape[1]:
         best = -1
         best_score = -np.inf
-        for k in range(len(logits)):
-            if not chosen[k] and numbers[k] + logits[k] > best_score:
+        for k in range(node.edge_count):
+            if chosen[k] == 0 and numbers[k] + logits[k] > best_score:
                 best = k
                 best_score = numbers[k] + logits[k]
         if best < 0:
             break
-        chosen[best] = True
+        chosen[best] = 1.0
         num += 1
     at = 0
-    for k in range(len(logits)):
-        if chosen[k]:
+    for k in range(node.edge_count):
+        if chosen[k] != 0:
             considered = rule.considered[b, at]
             edge = trees.edge[b, node.first_edge + k]
             considered.gumbel, considered.log_prior = numbers[k], math.log(max(edge.edge_prior, improved.TINY))
@@ -221,7 +220,7 @@ def _begin_round(trees, b, rule):
     this.length = rule.target[b] - this.begun if rule.target[b] > this.begun else max(this.begun, 1)
 
 
-@njit(cache=True, nogil=True)
+@inlined()
 def level(num: int, length: int, k: int) -> int:
     """Simulation k of a round, from 0 on, visits an action: return how many visits that action has had in the round
     before. The round has `length` simulations and considers `num` actions.
@@ -242,7 +241,7 @@ def level(num: int, length: int, k: int) -> int:
         width = max(width // 2, min(width, 2))
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def _root_edge(trees, b, rule):
     """Return the root's edge that sequential halving visits next. Descents beyond the round's end, of several that were
     begun together, continue its sweeps."""
@@ -253,24 +252,21 @@ def _root_edge(trees, b, rule):
     return np.int64(node.first_edge + rule.considered[b, best].edge)
 
 
-@njit(cache=True, nogil=True)
+@inlined()
 def _visits(trees, b, rule, i):
     """Return the visits in the round of action i of those considered."""
     considered = rule.considered[b, i]
     return trees.edge[b, trees.node[b, 0].first_edge + considered.edge].edge_visits - considered.before
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def _best_considered(trees, b, rule, visits, temperature):
     """Return the index of the best of the actions considered; -1 if none is playable.
 
     Actions with so many `visits` in the round come before all others. Of two such, or of two others, the better one has
     the larger temperature * Gumbel number + log P + sigma(q); of equals it is the first."""
     n = np.int64(0)
-    if trees.node[b, n].edge_count > STACK_FLOATS:
-        q = np.empty(trees.node[b, n].edge_count, np.float32)
-    else:
-        q = carray(floats_on_stack(), (STACK_FLOATS,), np.float32)
+    q = floats_on_stack()
     factor = improved.scale(improved.completed(trees, b, n, q), rule.c_visit, rule.c_scale)
     best = -1
     best_score = -np.inf
@@ -347,6 +343,11 @@ def _choose(trees, slots, rule, temperature):
                 most = max(most, _visits(trees, b, rule, j))
         cold = rule.explores[b] and temperature[i] < 1
         best = _best_considered(trees, b, rule, -1 if cold else most, temperature[i] if cold else 1.0)
-        chosen = rule.considered[b, best].edge if best >= 0 else np.argmax(_logits(trees, b, rule))  # no round has any
+        if best >= 0:
+            chosen = rule.considered[b, best].edge
+        else:  # no round has any
+            logits = np.empty(trees.node[b, 0].edge_count, np.float32)
+            _logits(trees, b, rule, logits)
+            chosen = np.argmax(logits)
         actions[i] = trees.edge[b, first + chosen].edge_action
     return actions

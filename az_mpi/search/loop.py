@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit, prange
 
-from az_mpi.core.intrinsics import call1, call2, prefetch
+from az_mpi.core.intrinsics import call1, call2, inlined, prefetch, uncounted
 from az_mpi.search import evaluation_table, root, simulation, tree
 from az_mpi.search.evaluation_table import Known
 from az_mpi.search.simulation import EVALUATE, KNOWN
@@ -101,7 +101,7 @@ def scratch(num_trees: int, num_actions: int, num_threads: int) -> Scratch:
     )
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def simulate(
     trees: tree.Trees,
     slots: np.ndarray,
@@ -142,7 +142,7 @@ def simulate_parallel(
         _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t, first, last)
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t, first, last):
     """Do what `simulate` does for slots[first:last], as thread t."""
     told = room.told[t]
@@ -184,29 +184,29 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
             num = _look_up(trees, active[:num], target, rule, noise, game, known, mine)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def complete(trees: tree.Trees, b: int, target: np.ndarray) -> bool:
     """Return whether the search of tree b is complete: it has run `target` simulations, or the root's result is known.
     The first visit is the root's own evaluation; each simulation after it descends one edge."""
     return trees.node[b, 0].exact or trees.node[b, 0].visits > target[b]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _node_at(trees, b, n):
     return np.int64(trees.node.ctypes.data) + (b * trees.node.shape[1] + n) * NODE_BYTES
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _edge_at(trees, b, e):
     return np.int64(trees.edge.ctypes.data) + (b * trees.edge.shape[1] + e) * EDGE_BYTES
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _state_at(trees, b, n):
     return np.int64(trees.state.ctypes.data) + (b * trees.state.shape[1] + n) * trees.state.shape[2]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _prefetch_path(trees, b):
     """Ask for what the completion of a tree's simulation reads."""
     this = trees.tree[b]
@@ -220,7 +220,7 @@ def _prefetch_path(trees, b):
             prefetch(_edge_at(trees, b, np.int64(trees.path[b, depth])))
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _legal(trees, b, n, game, mine):
     """Write which actions are legal at node n; return how many. If the rules fail, or none is, say that they are
     broken and return 0."""
@@ -234,7 +234,7 @@ def _legal(trees, b, n, game, mine):
     return num
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _complete(trees, b, rule, noise, game, known, evaluated, mine):
     """Complete the simulation of tree b by the evaluation that it waits for, unless `_legal` says otherwise."""
     this = trees.tree[b]
@@ -267,14 +267,14 @@ def _complete(trees, b, rule, noise, game, known, evaluated, mine):
     this.row = -1
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _expand(trees, b, leaf, logits, legal, rule, noise):
     simulation.expand(trees, b, leaf, logits, legal, rule)
     if leaf == 0 and noise.due[b]:
         root.mix_noise(trees, b, noise)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _descend_together(trees, active, rule, noise, mine):
     """Descend the trees `active`, unless they have a leaf already, a level of all trees at a time. edges[i] is then the
     edge that leads out of tree i, from nodes[i], or EVALUATE or KNOWN."""
@@ -332,7 +332,7 @@ def _descend_together(trees, active, rule, noise, mine):
             trees.tree[active[i]].path_length = depths[i]
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _prefetch_edges(trees, b, n):
     """Ask for the edge that will be descended at node n, and for those that its backup will read."""
     node = trees.node[b, n]
@@ -342,7 +342,7 @@ def _prefetch_edges(trees, b, n):
         prefetch(first + k * LINE)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _reach_leaves(trees, active, rule, game, known, mine):
     """Add the leaves that the descents have found, and look at each: stage LEAF has a key to look up, IDLE was backed
     up."""
@@ -366,7 +366,7 @@ def _reach_leaves(trees, active, rule, game, known, mine):
                 _find_key(trees, b, game, known, mine)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _add_leaf(trees, b, n, e, rule, game, mine):
     """Add the position that edge e of node n leads to. Return whether it is to be evaluated; if not, the game is over
     there and that was backed up, or the rules are broken."""
@@ -396,7 +396,7 @@ def _add_leaf(trees, b, n, e, rule, game, mine):
     return True
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _find_key(trees, b, game, known, mine):
     """Find the key of the leaf of tree b, and ask for the table's entry."""
     this = trees.tree[b]
@@ -412,7 +412,7 @@ def _find_key(trees, b, game, known, mine):
     prefetch(np.int64(known.table.keys.ctypes.data) + place * evaluation_table.SET_BYTES)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def _look_up(trees, active, target, rule, noise, game, known, mine):
     """Look up the leaves of these trees and complete those that are found; the others wait for an evaluation. Return
     how many trees need another descent; these are then the first of `active`."""

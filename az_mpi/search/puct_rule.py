@@ -12,6 +12,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
+from az_mpi.core.intrinsics import UNCOUNTED, inlined, uncounted
 from az_mpi.search import root, simulation, streams, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
@@ -47,7 +48,7 @@ def exploration_table(settings: schema.Search) -> np.ndarray:
     return (rate * np.sqrt(n)).astype(np.float32)
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_reduction: float) -> int:
     """Return the edge with the highest Q(s, a) + c(s) P(s, a) sqrt(N(s)) / (1 + N(s, a)); the first of equals.
 
@@ -81,12 +82,12 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     return best
 
 
-@overload(simulation.prepare_root)
+@overload(simulation.prepare_root, jit_options=UNCOUNTED)
 def _prepare_for_puct(trees, b, rule):
     return (lambda trees, b, rule: None) if rule.instance_class is Rule else None
 
 
-@overload(simulation.choose_edge)
+@overload(simulation.choose_edge, jit_options=UNCOUNTED)
 def _choose_by_puct(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
@@ -97,7 +98,7 @@ def _choose_by_puct(trees, b, n, rule):
     return None
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def _exploring_edge(trees, b, n, rule):
     """Return the edge of a root that explores: the first that lacks forced visits, else the best, by first-play urgency
     without a reduction."""
@@ -119,7 +120,7 @@ def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
     return visits
 
 
-@njit(cache=True, nogil=True)
+@inlined()
 def forced_visits(factor: float, prior: float, num: int) -> float:
     """Return the visits that an action of the root gets once it was tried (Wu 2019, "Accelerating Self-Play Learning in
     Go", section 3.2): sqrt(factor P(a) N). num: N, the visits of all actions."""

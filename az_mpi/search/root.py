@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from az_mpi.core.intrinsics import floats_on_stack, inlined, uncounted
 from az_mpi.search import streams, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
@@ -27,7 +28,7 @@ class Noise(NamedTuple):
     kept: np.ndarray
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
     """P(root, a) <- (1 - fraction) P(root, a)^(1 / temperature) / sum + fraction Dir(alpha / legal actions), once for
     each root."""
@@ -41,10 +42,11 @@ def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
         kept[b, k] = trees.edge[b, first + k].edge_prior
     if noise.temperature != 1.0:
         _temper(trees, b, first, count, noise.temperature)
-    drawn = np.empty(count)
+    drawn = floats_on_stack()
+    total = 0.0
     for k in range(count):
         drawn[k] = streams.gamma(noise.streams, b, noise.alpha / count)
-    total = drawn.sum()
+        total += drawn[k]
     if total == 0.0:  # an alpha so small that every draw underflows
         return
     for k in range(count):
@@ -52,7 +54,7 @@ def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
         edge.edge_prior = (1 - fraction) * edge.edge_prior + fraction * (drawn[k] / total)
 
 
-@njit(cache=True, nogil=True)
+@inlined()
 def _temper(trees, b, first, count, temperature):
     """Replace the priors of these edges by their softmax with another temperature."""
     highest = 0.0
@@ -66,7 +68,7 @@ def _temper(trees, b, first, count, temperature):
         trees.edge[b, e].edge_prior /= total
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
     """Return whether edge e of node n is not proven to be worse than another one: if the node's result is known, it
     reaches that; else it is no proven loss."""

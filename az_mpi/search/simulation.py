@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit, prange
 from numba.extending import overload
 
+from az_mpi.core.intrinsics import UNCOUNTED, uncounted
 from az_mpi.search import root, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED
 
@@ -45,13 +46,13 @@ def begins_with_prior(rule: tuple) -> bool:
     raise NotImplementedError
 
 
-@overload(begins_with_prior)
+@overload(begins_with_prior, jit_options=UNCOUNTED)
 def _begins_with_prior(rule):
     found = getattr(rule.instance_class, "begins_with_prior", False)
     return lambda rule: found
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def expand(trees: tree.Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray, rule: tuple) -> None:
     """Give node n its edges, see `tree.expand`, and choose where the next simulation descends."""
     tree.expand(trees, b, n, logits, legal)
@@ -59,7 +60,7 @@ def expand(trees: tree.Trees, b: int, n: int, logits: np.ndarray, legal: np.ndar
         trees.node[b, n].choice = tree.likeliest(trees, b, n)
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def backup(trees: tree.Trees, b: int, leaf: int, value: float, rule: tuple, proves: bool) -> None:
     """Add `value`, for the player to move at `leaf`, to the leaf and to every edge and node on the path to it, and
     choose where the next simulations descend. proves: the leaf is new and exact; nodes above it may be so, too."""

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
+from az_mpi.core.intrinsics import uncounted
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
@@ -23,14 +24,14 @@ def keyed(seed: int, keys: np.ndarray) -> np.ndarray:
     return streams
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def uniform(streams: np.ndarray, i: int) -> float:
     """Draw from [0, 1) with 53 random bits, advancing stream i."""
     streams[i] += _STEP
     return (mix(streams[i]) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def gamma(streams: np.ndarray, i: int, shape: float) -> float:
     """Draw from Gamma(shape, 1) by Marsaglia and Tsang (2000), advancing stream i."""
     boost = 1.0

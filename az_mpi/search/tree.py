@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from az_mpi.core.intrinsics import inlined, uncounted
 from az_mpi.core.problems import Refusal
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def widened(trees: Trees, needed: int) -> Trees:
     return trees._replace(edge=edge)
 
 
-@njit(cache=True, nogil=True)
+@uncounted()
 def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.ndarray) -> int:
     """Return the largest number of edges of one of the trees `slots` after its new leaf is expanded; 0 if all have
     room. ended: bool [n]; legal: bool [m, A], a row for each leaf that has not ended, in order."""
@@ -133,7 +134,7 @@ def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.n
     return most
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, ended: bool, value: float) -> int:
     """Append a node without edges to tree b and return its index. value: the result, if `ended`."""
     n = trees.tree[b].nodes_used
@@ -168,7 +169,7 @@ def reset(
         add_node(trees, slots[i], parent, states[i], players[i], ended[i], values[i])
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) -> None:
     """Give node n one edge for each legal action; priors are the softmax of the legal logits. logits, legal: [A]."""
     highest = np.float32(-np.inf)
@@ -197,7 +198,7 @@ def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) 
     trees.tree[b].edges_used = first + count
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def likeliest(trees: Trees, b: int, n: int) -> int:
     """Return which edge of node n has the largest prior, the first of equals: counted from the node's first edge."""
     first = trees.node[b, n].first_edge
@@ -208,7 +209,7 @@ def likeliest(trees: Trees, b: int, n: int) -> int:
     return best
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
     """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge).
 
@@ -221,7 +222,7 @@ def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
     return True, node.exact_value if node.player == trees.node[b, n].player else -node.exact_value
 
 
-@njit(cache=True, nogil=True, forceinline=True)
+@inlined()
 def prove(trees: Trees, b: int, n: int) -> bool:
     """Mark node n as exact if its edges show its result; return whether they do."""
     node = trees.node[b, n]
