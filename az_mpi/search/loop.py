@@ -167,8 +167,7 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
     )
     for begin in range(first, last, GROUP):
         end = min(begin + GROUP, last)
-        for i in range(begin, end):
-            _prefetch_path(trees, slots[i])
+        _prefetch_paths(trees, slots[begin:end])
         num = 0
         for i in range(begin, end):
             b = slots[i]
@@ -207,17 +206,32 @@ def _state_at(trees, b, n):
 
 
 @inlined()
-def _prefetch_path(trees, b):
-    """Ask for what the completion of a tree's simulation reads."""
-    this = trees.tree[b]
-    if this.stage == WAITS:
-        prefetch(_state_at(trees, b, np.int64(this.leaf)))
-        prefetch(_node_at(trees, b, np.int64(this.leaf)))
-        new = _edge_at(trees, b, np.int64(this.edges_used))
-        for k in range(3):
-            prefetch(new + k * LINE)
-        for depth in range(this.path_length):
-            prefetch(_edge_at(trees, b, np.int64(trees.path[b, depth])))
+def _prefetch_paths(trees, slots):
+    """Ask for what the completion of these trees' simulations reads. Each loop asks for what the next one reads."""
+    for b in slots:
+        prefetch(np.int64(trees.path.ctypes.data) + b * trees.path.shape[1] * trees.path.itemsize)
+    for b in slots:
+        this = trees.tree[b]
+        if this.stage == WAITS:
+            prefetch(_state_at(trees, b, np.int64(this.leaf)))
+            prefetch(_node_at(trees, b, np.int64(this.leaf)))
+            prefetch(_node_at(trees, b, np.int64(0)))
+            new = _edge_at(trees, b, np.int64(this.edges_used))
+            for k in range(3):
+                prefetch(new + k * LINE)
+            for depth in range(this.path_length):
+                prefetch(_edge_at(trees, b, np.int64(trees.path[b, depth])))
+    for b in slots:
+        if trees.tree[b].stage == WAITS:
+            for depth in range(trees.tree[b].path_length - 1):
+                child = np.int64(trees.edge[b, trees.path[b, depth]].edge_child)
+                prefetch(_node_at(trees, b, child))
+    for b in slots:
+        if trees.tree[b].stage == WAITS and trees.tree[b].path_length > 0:
+            n = np.int64(0)
+            for depth in range(trees.tree[b].path_length):
+                _prefetch_edges(trees, b, n)
+                n = np.int64(trees.edge[b, trees.path[b, depth]].edge_child)
 
 
 @inlined()
@@ -334,9 +348,8 @@ def _descend_together(trees, active, rule, noise, mine):
 
 @inlined()
 def _prefetch_edges(trees, b, n):
-    """Ask for the edge that will be descended at node n, and for those that its backup will read."""
+    """Ask for the edges of node n, of which one is descended and all are read at the backup."""
     node = trees.node[b, n]
-    prefetch(_edge_at(trees, b, np.int64(node.first_edge) + max(node.choice, 0)))
     first = _edge_at(trees, b, np.int64(node.first_edge))
     for k in range(min(np.int64(node.edge_count) * EDGE_BYTES // LINE + 1, 4)):
         prefetch(first + k * LINE)
