@@ -150,7 +150,7 @@ class Game(ABC):
     # does, int32 [H*W]. None: both see it alike.
     other_view: np.ndarray | None = None
     sgf_number = 0  # of the game in SGF files, "GM"; 0: it has none
-    has_entries = False  # whether compiled code may call the functions `entries` of a `PositionGame`
+    entries: Any  # the addresses of its compiled functions, if `has_entries`: see `PositionGame`
     solver = ""  # the name of its exact solver, as in `evaluate.solver`; "": there is none
     # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and
     # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].
@@ -165,6 +165,11 @@ class Game(ABC):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, np.dtype(value) if name in DTYPES else value)
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether compiled code may call `entries` in place of the methods for batches."""
+        return False
 
     @abstractmethod
     def initial(self, n: int) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The evaluation cache: an evaluator that asks the network only for positions that it has not seen.
 
-`search.evaluation_table` has the table. A position that occurs twice in a batch is evaluated once. Shapes: n positions,
+`core.evaluation_table` has the table. A position that occurs twice in a batch is evaluated once. Shapes: n positions,
 m positions to evaluate, A actions.
 """
 
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from az_mpi.core import evaluation_table
+from az_mpi.core.evaluation_table import Known, table_bytes, table_of
 from az_mpi.core.own_modules import fitting
 from az_mpi.games.base import Game
 from az_mpi.network.evaluators import Evaluation, Evaluator, NetworkEvaluator
-from az_mpi.search import evaluation_table
-from az_mpi.search.evaluation_table import Known, table_bytes, table_of
 
 if TYPE_CHECKING:
     from az_mpi.config import schema

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_mpi.core import evaluation_table
 from az_mpi.games.base import Game
-from az_mpi.search import evaluation_table
 
 if TYPE_CHECKING:
     from az_mpi.network.engines.engine import Engine

@@ -8,17 +8,32 @@ evaluations. In between moves may be played, and trees may be reset, unless they
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import numpy as np
 
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.search import loop, tree
+from az_mpi.search import loop_memory, root, simulation_loop, tree
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
-    from az_mpi.search.puct import Search
+    from az_mpi.network.evaluators import Evaluator
+
+
+class Search(Protocol):
+    """What a batch needs of a search: see `puct.Search`. rule: see `simulation.choose_edge`."""
+
+    game: Game
+    evaluate: Evaluator
+    trees: tree.Trees
+    target: np.ndarray
+    rule: tuple
+    root_noise: root.Noise
+
+    def done(self, slots: np.ndarray) -> np.ndarray: ...
+
+    def begin(self, slots: np.ndarray) -> Callable[[], None]: ...
 
 
 def make(search: Search, size: int, threads: int) -> Batch:
@@ -64,14 +79,14 @@ class CompiledBatch(Batch):
         super().__init__(search)
         game = search.game
         self._threads = threads
-        self._simulate = loop.simulate if threads == 1 else loop.simulate_parallel
-        self._game = loop.Compiled(game.entries, np.ascontiguousarray(game.symmetry_actions), game.max_plies)
-        self._room = loop.scratch(len(search.target), game.num_actions, threads)
+        self._simulate = simulation_loop.simulate if threads == 1 else simulation_loop.simulate_parallel
+        self._game = loop_memory.Compiled(game.entries, np.ascontiguousarray(game.symmetry_actions), game.max_plies)
+        self._room = loop_memory.scratch(len(search.target), game.num_actions, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
         self._states = np.empty((size, game.state_size), game.state_dtype)
         self._symmetry = np.empty(size, np.int64)
         self._evaluation: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
-        self._evaluated = loop.Evaluated(np.empty((0, game.num_actions), np.float32), np.empty(0, np.float32))
+        self._evaluated = loop_memory.Evaluated(np.empty((0, game.num_actions), np.float32), np.empty(0, np.float32))
         self._num_evaluations = 0
 
     @property
@@ -83,7 +98,7 @@ class CompiledBatch(Batch):
             search = self._search
             shape = self._num_evaluations, search.game.num_actions
             found = fitting(self._evaluation(), shape, search.evaluate)
-            self._evaluated = loop.Evaluated(*(np.ascontiguousarray(part, np.float32) for part in found))
+            self._evaluated = loop_memory.Evaluated(*(np.ascontiguousarray(part, np.float32) for part in found))
             self._evaluation = None
 
     def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
@@ -94,8 +109,8 @@ class CompiledBatch(Batch):
                 _in_bytes(search.trees),
                 slots,
                 search.target,
-                search._rule,
-                search._noise,
+                search.rule,
+                search.root_noise,
                 self._game,
                 known,
                 self._evaluated,
@@ -103,13 +118,13 @@ class CompiledBatch(Batch):
                 self._room,
             )
             told = self._room.told
-            self.num_simulations += int(told[:, loop.SIMULATIONS].sum())
-            search.evaluate.count(int(told[:, loop.POSITIONS].sum()), 0)
-            if broken := told[:, loop.BROKEN].max():
+            self.num_simulations += int(told[:, loop_memory.SIMULATIONS].sum())
+            search.evaluate.count(int(told[:, loop_memory.POSITIONS].sum()), 0)
+            if broken := told[:, loop_memory.BROKEN].max():
                 _report(search.game, search.trees, broken - 1)
-            needed = told[:, loop.NEEDED].max()
+            needed = told[:, loop_memory.NEEDED].max()
             if not needed:
-                return loop.completed(search.trees, slots, search.target)
+                return simulation_loop.completed(search.trees, slots, search.target)
             search.trees = tree.widened(search.trees, needed)
 
     def evaluate(self, slots: np.ndarray) -> None:
@@ -117,7 +132,7 @@ class CompiledBatch(Batch):
         cached = len(search.evaluate.known(self._threads).table.keys) > 0
         rows = self._rows if cached else self._rows[:0]
         states = self._states.view(np.uint8)
-        num = loop.wanted(_in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
+        num = simulation_loop.wanted(_in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
         if num:
             self._num_evaluations = num
             search.evaluate.count(0, num)

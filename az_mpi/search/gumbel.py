@@ -40,8 +40,6 @@ class Rule(NamedTuple):
     streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn. A tree whose root has
     more than `wide` edges is searched by PUCT, with `exploration` and `reduction` as in `puct_rule.Rule`."""
 
-    begins_with_prior = True  # for `simulation.begins_with_prior`
-
     c_visit: float
     c_scale: float
     wide: int
@@ -52,6 +50,9 @@ class Rule(NamedTuple):
     target: np.ndarray
     streams: np.ndarray
     explores: np.ndarray
+
+
+simulation.BEGIN_WITH_PRIOR.add(Rule)
 
 
 class Search(puct.Search):
@@ -77,25 +78,25 @@ class Search(puct.Search):
     def adapt_to_play(self) -> None:
         """Also search positions with more than WIDE moves, or than `gumbel_actions`, by PUCT."""
         super().adapt_to_play()
-        if isinstance(self._rule, Rule):  # not a subclass's own
-            self._rule = self._rule._replace(wide=min(self.settings.gumbel_actions, WIDE))
+        if isinstance(self.rule, Rule):  # not a subclass's own
+            self.rule = self.rule._replace(wide=min(self.settings.gumbel_actions, WIDE))
 
     def _begin_search(self, slots):
         super()._begin_search(slots)
         self._noise_due[slots] = False  # Dirichlet noise
-        self._rule.round[slots] = 0
+        self.rule.round[slots] = 0
 
     def keep_priors(self) -> None:
         """Do nothing: its priors have no noise."""
 
     def _policy(self, slots):
-        return _policy(self.trees, slots, self._rule)
+        return _policy(self.trees, slots, self.rule)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else what the
         improved policy expects. The mean over simulations, which PUCT takes, would count the actions that halving
         drops."""
-        return _value(self.trees, slots, self._rule)
+        return _value(self.trees, slots, self.rule)
 
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Return an action for each slot, int64 [n]: of those most visited in the round, the one with the largest
@@ -103,7 +104,7 @@ class Search(puct.Search):
 
         temperature: float [n]. Below 1 the Gumbel number counts times the temperature, and all actions of the round are
         compared, as noise chose the most visited ones: a sample of the improved policy at about that temperature."""
-        return self._wins_first(slots, _choose(self.trees, slots, self._rule, temperature))
+        return self._wins_first(slots, _choose(self.trees, slots, self.rule, temperature))
 
 
 @overload(simulation.choose_edge, jit_options=UNCOUNTED)

@@ -45,10 +45,11 @@ class Search:
         self._noise_due = np.zeros(num_trees, np.bool_)
         self.plays = False
         self._wins = np.empty(0, np.int64)
-        self._rule = self._make_rule()
+        self.rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
-        self._noise = self._make_noise()
-        self._threads, self._batch = threads, None  # of `run`
+        self.root_noise = self._make_noise()
+        self._threads = threads
+        self._batch: batches.Batch | None = None  # of `run`
         self._select, self._complete = (
             (simulation.select, simulation.complete)
             if threads == 1
@@ -74,7 +75,7 @@ class Search:
     def keep_priors(self) -> None:
         """From now on keep the roots' priors as they are before noise, for `surprise`."""
         self._kept = np.zeros((len(self.target), self.game.num_actions), np.float32)
-        self._noise = self._make_noise()
+        self.root_noise = self._make_noise()
 
     def adapt_to_play(self) -> None:
         """From now on search as play does, not self-play: each legal action of a new root is played by the rules, once.
@@ -83,7 +84,7 @@ class Search:
 
     def _look_for_wins(self, slots):
         if self.plays:
-            wins.prove_wins(self.trees, slots, self.game, self._rule, self._wins)
+            wins.prove_wins(self.trees, slots, self.game, self.rule, self._wins)
 
     def _wins_first(self, slots, actions):
         """Return `actions`, one for each slot, but where an action wins at once that one."""
@@ -119,7 +120,7 @@ class Search:
     def begin(self, slots: np.ndarray) -> Callable[[], None]:
         """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
         in between. Until then nothing else may use these slots."""
-        slots, nodes, actions, states, num_leaves = self._select(self.trees, slots, self._rule, self._noise)
+        slots, nodes, actions, states, num_leaves = self._select(self.trees, slots, self.rule, self.root_noise)
         states[:num_leaves] = self.game.play(states[:num_leaves], actions[:num_leaves])
         plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
         leaves = self._begin_evaluation(nodes, actions, states, plies)
@@ -136,7 +137,9 @@ class Search:
         if leaves_max == 1 or not self.trees.node["edge_count"][slot, 0]:
             self.step(np.array([slot]))
             return
-        nodes, actions, states, paths = simulation.select_several(self.trees, slot, leaves_max, self._rule, self._noise)
+        nodes, actions, states, paths = simulation.select_several(
+            self.trees, slot, leaves_max, self.rule, self.root_noise
+        )
         if len(nodes):
             states = self.game.play(states, actions)
             plies = self.trees.tree["root_ply"][slot] + paths[:, 0]
@@ -163,9 +166,9 @@ class Search:
 
     def _complete_with_room(self, kernel, *simulations):
         """Complete simulations by a kernel of simulation.py, in trees that have room for their edges."""
-        if needed := kernel(self.trees, *simulations, self._rule, self._noise):  # no room: nothing was changed
+        if needed := kernel(self.trees, *simulations, self.rule, self.root_noise):  # no room: nothing was changed
             self.trees = tree.widened(self.trees, needed)
-            kernel(self.trees, *simulations, self._rule, self._noise)
+            kernel(self.trees, *simulations, self.rule, self.root_noise)
 
     def run(self, slots: np.ndarray) -> None:
         """Simulate until every slot's search is complete."""
@@ -200,7 +203,7 @@ class Search:
         return nums, actions, probabilities
 
     def _policy(self, slots):
-        return puct_rule.policy(self.trees, slots, self._rule)
+        return puct_rule.policy(self.trees, slots, self.rule)
 
     def surprise(self, slots: np.ndarray, targets: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         """Return how far the network's policy is from the policy targets of `policy`, float32 [n], see `root.surprise`.
@@ -216,7 +219,7 @@ class Search:
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
         temperature: float [n]."""
-        return self._wins_first(slots, puct_rule.choose(self.trees, slots, temperature, self.streams, self._rule))
+        return self._wins_first(slots, puct_rule.choose(self.trees, slots, temperature, self.streams, self.rule))
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""

@@ -29,8 +29,6 @@ class Rule(NamedTuple):
     The kernels of a search take such a tuple. Its type selects, when they are compiled, what `simulation.choose_edge`
     and `simulation.prepare_root` do."""
 
-    begins_with_prior = True  # for `simulation.begins_with_prior`
-
     exploration: np.ndarray
     reduction: float
     forced: float
@@ -80,6 +78,9 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
             best = e
             best_score = score
     return best
+
+
+simulation.BEGIN_WITH_PRIOR.add(Rule)
 
 
 @overload(simulation.prepare_root, jit_options=UNCOUNTED)

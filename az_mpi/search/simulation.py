@@ -39,16 +39,19 @@ def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     raise NotImplementedError
 
 
+# Classes of rules that take the edge with the largest prior, the first of equals, at each node below the root of which
+# no edge was visited. A rule of another class is asked there, too.
+BEGIN_WITH_PRIOR: set[type] = set()
+
+
 def begins_with_prior(rule: tuple) -> bool:
-    """Return whether `choose_edge` takes the edge with the largest prior, the first of equals, at each node below the
-    root of which no edge was visited. For compiled code: so says the attribute `begins_with_prior` of the rule's
-    class; without it a rule is asked at each node."""
+    """Return whether the class of a rule is in BEGIN_WITH_PRIOR. For compiled code."""
     raise NotImplementedError
 
 
 @overload(begins_with_prior, jit_options=UNCOUNTED)
 def _begins_with_prior(rule):
-    found = getattr(rule.instance_class, "begins_with_prior", False)
+    found = rule.instance_class in BEGIN_WITH_PRIOR
     return lambda rule: found
 
 

@@ -67,7 +67,7 @@ def chain(players, value):
         trees.path[0, depth] = edge
         trees.edge_child[0, edge] = tree.add_node(trees, 0, depth, NONE, player, False, 0.0)
     trees.path_length[0] = len(players) - 1
-    rule = searching(game, UniformEvaluator(game), game.initial(1))[0]._rule
+    rule = searching(game, UniformEvaluator(game), game.initial(1))[0].rule
     simulation.backup(trees, 0, len(players) - 1, value, rule, False)
     return trees
 

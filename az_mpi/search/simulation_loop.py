@@ -4,101 +4,24 @@ For each game one call completes the simulation whose evaluation has come, and b
 rules, and looks the leaf up. What is known at once, such as an ended game or a cached evaluation, is backed up at once,
 until a leaf needs the network or the search is complete.
 
-Trees do not fit a processor's caches, and each step of a descent reads another line of memory. So GROUP trees descend
-together, a level at a time, and what a tree reads next is asked for while the others are worked on.
+GROUP trees are worked on together, see loop_memory.py.
 Shapes: B trees, A actions, K symmetries, T threads, n games, m evaluations, S bytes of a state.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit, prange
 
+from az_mpi.core import evaluation_table
+from az_mpi.core.evaluation_table import Known
 from az_mpi.core.intrinsics import call1, call2, inlined, prefetch, uncounted
-from az_mpi.search import evaluation_table, root, simulation, tree
-from az_mpi.search.evaluation_table import Known
+from az_mpi.search import loop_memory, root, simulation, tree
+from az_mpi.search.loop_memory import BROKEN, GROUP, NEEDED, POSITIONS, SIMULATIONS, Compiled, Evaluated, Mine, Scratch
 from az_mpi.search.simulation import EVALUATE, KNOWN
-from az_mpi.search.tree import EDGE, IDLE, LEAF, NO_CHILD, NODE, UNDECIDED, WAITS
+from az_mpi.search.tree import IDLE, LEAF, NO_CHILD, UNDECIDED, WAITS
 
-GROUP = 32
 FAILED = -1  # what a function of the game returns when its own code raised an exception
-LINE = 64  # bytes of memory that are read together
-NODE_BYTES, EDGE_BYTES = NODE.itemsize, EDGE.itemsize
-
-
-class Compiled(NamedTuple):
-    """A game's rules. entries: the addresses of its functions, `games.entry_points.Entries`; actions int32 [K, A]: its
-    `symmetry_actions`; max_plies: a game is a draw after so many."""
-
-    entries: tuple
-    actions: np.ndarray
-    max_plies: int
-
-
-class Evaluated(NamedTuple):
-    """Evaluations that have come: logits float32 [m, A] and value float32 [m], of the image that was asked for."""
-
-    logits: np.ndarray
-    value: np.ndarray
-
-
-class Scratch(NamedTuple):
-    """Room for the loop. keys uint64 [B]: of the leaves that wait. The others are for each thread: legal bool
-    [T, A + LINE], logits float32 [T, A + LINE], value float32 [T, LINE], key uint64 [T, LINE]; trees, nodes, edges,
-    depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED."""
-
-    keys: np.ndarray
-    legal: np.ndarray
-    logits: np.ndarray
-    value: np.ndarray
-    key: np.ndarray
-    trees: np.ndarray
-    nodes: np.ndarray
-    edges: np.ndarray
-    depths: np.ndarray
-    told: np.ndarray
-
-
-class Mine(NamedTuple):
-    """What a thread has of `Scratch`, and views of it as bits."""
-
-    keys: np.ndarray
-    legal: np.ndarray
-    logits: np.ndarray
-    logits_bits: np.ndarray
-    value: np.ndarray
-    value_bits: np.ndarray
-    key: np.ndarray
-    nodes: np.ndarray
-    edges: np.ndarray
-    depths: np.ndarray
-    told: np.ndarray
-    part: np.ndarray
-    evaluated_bits: np.ndarray
-
-
-# In `Scratch.told`: edges that a tree lacks room for; simulations; positions looked up; 1 + the tree of which the
-# rules raised an exception or returned what they must not.
-NEEDED, SIMULATIONS, POSITIONS, BROKEN = range(4)
-
-
-def scratch(num_trees: int, num_actions: int, num_threads: int) -> Scratch:
-    """Return room for the loop."""
-    t, group, line = num_threads, (num_threads, GROUP), (num_threads, LINE)
-    return Scratch(
-        np.zeros(num_trees, np.uint64),
-        np.zeros((t, num_actions + LINE), np.bool_),
-        np.zeros((t, num_actions + LINE), np.float32),
-        np.zeros(line, np.float32),
-        np.zeros(line, np.uint64),
-        np.zeros(group, np.int64),
-        np.zeros(group, np.int64),
-        np.zeros(group, np.int64),
-        np.zeros(group, np.int64),
-        np.zeros(line, np.int64),
-    )
 
 
 @uncounted()
@@ -167,7 +90,7 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
     )
     for begin in range(first, last, GROUP):
         end = min(begin + GROUP, last)
-        _prefetch_paths(trees, slots[begin:end])
+        loop_memory.prefetch_paths(trees, slots[begin:end])
         num = 0
         for i in range(begin, end):
             b = slots[i]
@@ -191,54 +114,10 @@ def complete(trees: tree.Trees, b: int, target: np.ndarray) -> bool:
 
 
 @inlined()
-def _node_at(trees, b, n):
-    return np.int64(trees.node.ctypes.data) + (b * trees.node.shape[1] + n) * NODE_BYTES
-
-
-@inlined()
-def _edge_at(trees, b, e):
-    return np.int64(trees.edge.ctypes.data) + (b * trees.edge.shape[1] + e) * EDGE_BYTES
-
-
-@inlined()
-def _state_at(trees, b, n):
-    return np.int64(trees.state.ctypes.data) + (b * trees.state.shape[1] + n) * trees.state.shape[2]
-
-
-@inlined()
-def _prefetch_paths(trees, slots):
-    """Ask for what the completion of these trees' simulations reads. Each loop asks for what the next one reads."""
-    for b in slots:
-        prefetch(np.int64(trees.path.ctypes.data) + b * trees.path.shape[1] * trees.path.itemsize)
-    for b in slots:
-        this = trees.tree[b]
-        if this.stage == WAITS:
-            prefetch(_state_at(trees, b, np.int64(this.leaf)))
-            prefetch(_node_at(trees, b, np.int64(this.leaf)))
-            prefetch(_node_at(trees, b, np.int64(0)))
-            new = _edge_at(trees, b, np.int64(this.edges_used))
-            for k in range(3):
-                prefetch(new + k * LINE)
-            for depth in range(this.path_length):
-                prefetch(_edge_at(trees, b, np.int64(trees.path[b, depth])))
-    for b in slots:
-        if trees.tree[b].stage == WAITS:
-            for depth in range(trees.tree[b].path_length - 1):
-                child = np.int64(trees.edge[b, trees.path[b, depth]].edge_child)
-                prefetch(_node_at(trees, b, child))
-    for b in slots:
-        if trees.tree[b].stage == WAITS and trees.tree[b].path_length > 0:
-            n = np.int64(0)
-            for depth in range(trees.tree[b].path_length):
-                _prefetch_edges(trees, b, n)
-                n = np.int64(trees.edge[b, trees.path[b, depth]].edge_child)
-
-
-@inlined()
 def _legal(trees, b, n, game, mine):
     """Write which actions are legal at node n; return how many. If the rules fail, or none is, say that they are
     broken and return 0."""
-    num = call2(game.entries.legal_actions, _state_at(trees, b, n), np.int64(mine.legal.ctypes.data))
+    num = call2(game.entries.legal_actions, loop_memory.state_at(trees, b, n), np.int64(mine.legal.ctypes.data))
     if num <= 0:
         mine.told[BROKEN] = b + 1
         return np.int64(0)
@@ -291,68 +170,66 @@ def _expand(trees, b, leaf, logits, legal, rule, noise):
 @inlined()
 def _descend_together(trees, active, rule, noise, mine):
     """Descend the trees `active`, unless they have a leaf already, a level of all trees at a time. edges[i] is then the
-    edge that leads out of tree i, from nodes[i], or EVALUATE or KNOWN."""
-    nodes = mine.nodes
-    edges = mine.edges
-    depths = mine.depths
+    edge that leads out of tree i, from its `leaf`, or EVALUATE or KNOWN."""
+    under_way = _begin_descents(trees, active, rule, noise, mine)
+    while under_way > 0:
+        for i in range(len(active)):
+            if mine.nodes[i] >= 0:
+                under_way -= _descend_a_level(trees, active[i], i, rule, mine)
+        for i in range(len(active)):
+            if mine.nodes[i] >= 0:
+                loop_memory.prefetch_edges(trees, active[i], mine.nodes[i])
+    for i in range(len(active)):
+        if trees.tree[active[i]].stage == IDLE:
+            trees.tree[active[i]].path_length = mine.depths[i]
+
+
+@inlined()
+def _begin_descents(trees, active, rule, noise, mine):
+    """Put each tree that has no leaf at its root; return how many these are."""
     under_way = 0
     for i in range(len(active)):
         b = active[i]
-        nodes[i] = -1
-        depths[i] = 0
-        edges[i] = EVALUATE
+        mine.nodes[i] = -1
+        mine.depths[i] = 0
+        mine.edges[i] = EVALUATE
         if trees.tree[b].stage == IDLE:
             simulation.prepare_root(trees, b, rule)
             if noise.due[b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
                 root.mix_noise(trees, b, noise)
-            nodes[i] = 0
+            mine.nodes[i] = 0
             under_way += 1
-    while under_way > 0:
-        for i in range(len(active)):
-            n = nodes[i]
-            if n < 0:
-                continue
-            b = active[i]
-            node = trees.node[b, n]
-            if node.edge_count == 0 or node.exact:
-                edges[i] = KNOWN if node.exact else EVALUATE
-                trees.tree[b].leaf = n
-                nodes[i] = -1
-                under_way -= 1
-                continue
-            if node.choice == UNDECIDED:
-                node.choice = simulation.choose_edge(trees, b, n, rule) - node.first_edge
-            e = np.int64(node.first_edge) + node.choice
-            trees.path[b, depths[i]] = e
-            depths[i] += 1
-            child = np.int64(trees.edge[b, e].edge_child)
-            if child == NO_CHILD:
-                edges[i] = e
-                trees.tree[b].leaf = n
-                nodes[i] = -1
-                under_way -= 1
-                new = np.int64(trees.tree[b].nodes_used)
-                prefetch(_state_at(trees, b, n))
-                prefetch(_state_at(trees, b, new))
-                prefetch(_node_at(trees, b, new))
-            else:
-                nodes[i] = child
-                prefetch(_node_at(trees, b, child))
-        for i in range(len(active)):
-            if nodes[i] >= 0:
-                _prefetch_edges(trees, active[i], nodes[i])
-    for i in range(len(active)):
-        if trees.tree[active[i]].stage == IDLE:
-            trees.tree[active[i]].path_length = depths[i]
+    return under_way
 
 
 @inlined()
-def _prefetch_edges(trees, b, n):
-    """Ask for the edges of node n, of which one is descended and all are read at the backup."""
+def _descend_a_level(trees, b, i, rule, mine):
+    """Descend from node nodes[i] of tree b to its child, and return whether the descent ends: nodes[i] is then -1."""
+    n = mine.nodes[i]
     node = trees.node[b, n]
-    first = _edge_at(trees, b, np.int64(node.first_edge))
-    for k in range(min(np.int64(node.edge_count) * EDGE_BYTES // LINE + 1, 4)):
-        prefetch(first + k * LINE)
+    if node.edge_count == 0 or node.exact:
+        mine.edges[i] = KNOWN if node.exact else EVALUATE
+        trees.tree[b].leaf = n
+        mine.nodes[i] = -1
+        return True
+    if node.choice == UNDECIDED:
+        node.choice = simulation.choose_edge(trees, b, n, rule) - node.first_edge
+    e = np.int64(node.first_edge) + node.choice
+    trees.path[b, mine.depths[i]] = e
+    mine.depths[i] += 1
+    child = np.int64(trees.edge[b, e].edge_child)
+    if child != NO_CHILD:
+        mine.nodes[i] = child
+        prefetch(loop_memory.node_at(trees, b, child))
+        return False
+    mine.edges[i] = e
+    trees.tree[b].leaf = n
+    mine.nodes[i] = -1
+    new = np.int64(trees.tree[b].nodes_used)
+    prefetch(loop_memory.state_at(trees, b, n))
+    prefetch(loop_memory.state_at(trees, b, new))
+    prefetch(loop_memory.node_at(trees, b, new))
+    return True
 
 
 @inlined()
@@ -384,7 +261,7 @@ def _add_leaf(trees, b, n, e, rule, game, mine):
     """Add the position that edge e of node n leads to. Return whether it is to be evaluated; if not, the game is over
     there and that was backed up, or the rules are broken."""
     leaf = tree.add_node(trees, b, n, trees.state[b, n], np.int8(0), False, np.float32(0))
-    at = _state_at(trees, b, leaf)
+    at = loop_memory.state_at(trees, b, leaf)
     failed = call2(game.entries.apply, at, np.int64(trees.edge[b, e].edge_action)) == FAILED
     ended = call2(game.entries.result, at, np.int64(mine.value.ctypes.data))
     player = call1(game.entries.current_player, at)
@@ -413,7 +290,7 @@ def _add_leaf(trees, b, n, e, rule, game, mine):
 def _find_key(trees, b, game, known, mine):
     """Find the key of the leaf of tree b, and ask for the table's entry."""
     this = trees.tree[b]
-    at = _state_at(trees, b, np.int64(this.leaf))
+    at = loop_memory.state_at(trees, b, np.int64(this.leaf))
     symmetry = call2(game.entries.canonical, at, np.int64(mine.key.ctypes.data))
     if not 0 <= symmetry < len(game.actions):
         mine.told[BROKEN] = b + 1

@@ -1,0 +1,149 @@
+"""What the compiled loop works on beside the trees: its arrays, the addresses of what is in the trees, and prefetching.
+
+Trees do not fit a processor's caches, and each step of a descent reads another line of memory. So GROUP trees descend
+together, a level at a time, and what a tree reads next is asked for while the others are worked on.
+Shapes: B trees, A actions, K symmetries, T threads, m evaluations.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from az_mpi.core.intrinsics import inlined, prefetch
+from az_mpi.search import tree
+from az_mpi.search.tree import EDGE, NODE, WAITS
+
+GROUP = 32
+LINE = 64  # bytes of memory that are read together
+NODE_BYTES, EDGE_BYTES = NODE.itemsize, EDGE.itemsize
+
+
+class Compiled(NamedTuple):
+    """A game's rules. entries: the addresses of its functions, `games.entry_points.Entries`; actions int32 [K, A]: its
+    `symmetry_actions`; max_plies: a game is a draw after so many."""
+
+    entries: tuple
+    actions: np.ndarray
+    max_plies: int
+
+
+class Evaluated(NamedTuple):
+    """Evaluations that have come: logits float32 [m, A] and value float32 [m], of the image that was asked for."""
+
+    logits: np.ndarray
+    value: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Room for the loop. keys uint64 [B]: of the leaves that wait. The others are for each thread: legal bool
+    [T, A + LINE], logits float32 [T, A + LINE], value float32 [T, LINE], key uint64 [T, LINE]; trees, nodes, edges,
+    depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED."""
+
+    keys: np.ndarray
+    legal: np.ndarray
+    logits: np.ndarray
+    value: np.ndarray
+    key: np.ndarray
+    trees: np.ndarray
+    nodes: np.ndarray
+    edges: np.ndarray
+    depths: np.ndarray
+    told: np.ndarray
+
+
+class Mine(NamedTuple):
+    """What a thread has of `Scratch`, and views of it as bits."""
+
+    keys: np.ndarray
+    legal: np.ndarray
+    logits: np.ndarray
+    logits_bits: np.ndarray
+    value: np.ndarray
+    value_bits: np.ndarray
+    key: np.ndarray
+    nodes: np.ndarray
+    edges: np.ndarray
+    depths: np.ndarray
+    told: np.ndarray
+    part: np.ndarray
+    evaluated_bits: np.ndarray
+
+
+# In `Scratch.told`: edges that a tree lacks room for; simulations; positions looked up; 1 + the tree of which the
+# rules raised an exception or returned what they must not.
+NEEDED, SIMULATIONS, POSITIONS, BROKEN = range(4)
+
+
+def scratch(num_trees: int, num_actions: int, num_threads: int) -> Scratch:
+    """Return room for the loop."""
+    t, group, line = num_threads, (num_threads, GROUP), (num_threads, LINE)
+    return Scratch(
+        np.zeros(num_trees, np.uint64),
+        np.zeros((t, num_actions + LINE), np.bool_),
+        np.zeros((t, num_actions + LINE), np.float32),
+        np.zeros(line, np.float32),
+        np.zeros(line, np.uint64),
+        np.zeros(group, np.int64),
+        np.zeros(group, np.int64),
+        np.zeros(group, np.int64),
+        np.zeros(group, np.int64),
+        np.zeros(line, np.int64),
+    )
+
+
+@inlined()
+def prefetch_edges(trees: tree.Trees, b: int, n: int) -> None:
+    """Ask for the edges of node n, of which one is descended and all are read at the backup."""
+    node = trees.node[b, n]
+    first = edge_at(trees, b, np.int64(node.first_edge))
+    for k in range(min(np.int64(node.edge_count) * EDGE_BYTES // LINE + 1, 4)):
+        prefetch(first + k * LINE)
+
+
+@inlined()
+def node_at(trees: tree.Trees, b: int, n: int) -> int:
+    """Return the address of a node."""
+    return np.int64(trees.node.ctypes.data) + (b * trees.node.shape[1] + n) * NODE_BYTES
+
+
+@inlined()
+def edge_at(trees: tree.Trees, b: int, e: int) -> int:
+    """Return the address of an edge."""
+    return np.int64(trees.edge.ctypes.data) + (b * trees.edge.shape[1] + e) * EDGE_BYTES
+
+
+@inlined()
+def state_at(trees: tree.Trees, b: int, n: int) -> int:
+    """Return the address of a node's state."""
+    return np.int64(trees.state.ctypes.data) + (b * trees.state.shape[1] + n) * trees.state.shape[2]
+
+
+@inlined()
+def prefetch_paths(trees: tree.Trees, slots: np.ndarray) -> None:
+    """Ask for what the completion of these trees' simulations reads. Each loop asks for what the next one reads."""
+    for b in slots:
+        prefetch(np.int64(trees.path.ctypes.data) + b * trees.path.shape[1] * trees.path.itemsize)
+    for b in slots:
+        this = trees.tree[b]
+        if this.stage == WAITS:
+            prefetch(state_at(trees, b, np.int64(this.leaf)))
+            prefetch(node_at(trees, b, np.int64(this.leaf)))
+            prefetch(node_at(trees, b, np.int64(0)))
+            new = edge_at(trees, b, np.int64(this.edges_used))
+            for k in range(3):
+                prefetch(new + k * LINE)
+            for depth in range(this.path_length):
+                prefetch(edge_at(trees, b, np.int64(trees.path[b, depth])))
+    for b in slots:
+        if trees.tree[b].stage == WAITS:
+            for depth in range(trees.tree[b].path_length - 1):
+                child = np.int64(trees.edge[b, trees.path[b, depth]].edge_child)
+                prefetch(node_at(trees, b, child))
+    for b in slots:
+        if trees.tree[b].stage == WAITS and trees.tree[b].path_length > 0:
+            n = np.int64(0)
+            for depth in range(trees.tree[b].path_length):
+                prefetch_edges(trees, b, n)
+                n = np.int64(trees.edge[b, trees.path[b, depth]].edge_child)
