@@ -6,9 +6,9 @@
 One core, one rank of self-play at the defaults, an untrained network. `rules_share` is the share of self-play's time
 that is spent in the game's own methods, with the network of --blocks and --channels. `leaves_per_s` are the
 simulations/s of the same search if every position is worth the same and no network is asked. `playout_plies_per_s` are
-the moves of random games a second of CPU time, from the beginning. `openspiel_plies_per_s` are those of OpenSpiel's C++ rules for the same
-game, if it has it: 1,000 random play-outs of its MCTSBot after the first move, with the mean length that the program's
-own have. They are all in C++, but for one call of the bot.
+the moves of random games a second of CPU time, from the beginning. `openspiel_plies_per_s` are those of OpenSpiel's C++
+rules for the same game, if it has it: 1,000 random play-outs for each call of its MCTSBot, all in C++, which are taken
+to be as long as the program's own.
 """
 
 import itertools
