@@ -17,7 +17,7 @@ import numpy as np
 from numba import cfunc, njit, typeof
 from numba.core import errors, types
 from numba.core.dispatcher import Dispatcher
-from numba.core.types import unliteral
+from numba.core.types.misc import unliteral
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model, typeof_impl
 
