@@ -5,7 +5,10 @@
 
 One core, one rank of self-play at the defaults, an untrained network. `rules_share` is the share of self-play's time
 that is spent in the game's own methods, with the network of --blocks and --channels. `leaves_per_s` are the
-simulations/s of the same search if every position is worth the same and no network is asked.
+simulations/s of the same search if every position is worth the same and no network is asked. `playout_plies_per_s` are
+the moves of random games a second of CPU time, from the beginning. `openspiel_plies_per_s` are those of OpenSpiel's C++
+rules for the same game, if it has it: 1,000 random play-outs for each call of its MCTSBot, all in C++, which are taken
+to be as long as the program's own.
 """
 
 import itertools
@@ -15,17 +18,30 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
+import pyspiel
 from common import make_parser, spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.doctor.trial import play_for
+from az_mpi.games.random_games import play_out
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import network_evaluator
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.selfplay.player import Player
 
-NATIVE = ["connect4", "tictactoe", "othello", "hex", "gomoku", "breakthrough", "go"]
+NATIVE = ["connect4", "tictactoe", "othello", "hex", "gomoku", "breakthrough", "go", "go(size=19)"]
+OPENSPIEL = {
+    "connect4": "connect_four",
+    "tictactoe": "tic_tac_toe",
+    "othello": "othello",
+    "hex": "hex(board_size=11)",
+    "gomoku": "mnk(m=15,n=15,k=5)",
+    "breakthrough": "breakthrough",
+    "go": "go(board_size=9,komi=7.0,max_game_length=162)",
+    "go(size=19)": "go(board_size=19,komi=7.0,max_game_length=722)",
+}
 METHODS = "play", "legal", "terminal", "to_play", "planes", "key", "canonical_key"
 
 
@@ -68,7 +84,28 @@ def measure(name, arguments):
     for _ in range(arguments.runs):
         (share, simulations), (_, leaves) = (turn(player, game, ids, arguments.seconds) for player in players)
         turns.append({"rules_share": share, "simulations_per_s": simulations, "leaves_per_s": leaves})
-    return turns
+    return [found | play_outs(name) for found in turns]
+
+
+def play_outs(name):
+    """Return moves/s of random games."""
+    game, rng = games.make(name), np.random.default_rng(0)
+    states = game.initial(100)
+    play_out(game, states, rng)  # compiles
+    begun, moves, num = time.process_time(), 0, 0
+    while time.process_time() - begun < 1:
+        moves, num = moves + play_out(game, states, rng)[1], num + len(states)
+    found = {"playout_plies_per_s": moves / (time.process_time() - begun)}
+    if name in OPENSPIEL:
+        theirs = pyspiel.load_game(OPENSPIEL[name])
+        bot = pyspiel.MCTSBot(theirs, pyspiel.RandomRolloutEvaluator(1000, 0), 1.0, 1, 10, False, 0, False)
+        state = theirs.new_initial_state()
+        begun, steps = time.process_time(), 0
+        while time.process_time() - begun < 1:
+            bot.step(state)
+            steps += 1
+        found["openspiel_plies_per_s"] = 1000 * steps * moves / num / (time.process_time() - begun)
+    return found
 
 
 def turn(player, game, ids, seconds):

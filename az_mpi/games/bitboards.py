@@ -65,8 +65,11 @@ class BitboardGame(PositionGame):
         """Set the first two planes."""
         view = self.seen_by(state)
         for p in range(2):
-            for j in range(self.cells):
-                planes[p, j // self.columns, j % self.columns] = holds(state, p * self.words, self.order[view, j])
+            for row in range(self.rows):
+                for column in range(self.columns):
+                    j = row * self.columns + column
+                    cell = self.order[view, j] if len(self.order) == 2 else j
+                    planes[p, row, column] = holds(state, p * self.words, cell)
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
         return OWN_AND_OTHER, self.describe_rows()

@@ -17,6 +17,7 @@ import numpy as np
 from numba import cfunc, njit, typeof
 from numba.core import errors, types
 from numba.core.dispatcher import Dispatcher
+from numba.core.types.misc import unliteral
 from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model, typeof_impl
 
@@ -71,6 +72,7 @@ class MethodType(types.Callable, types.Opaque):
         super().__init__(f"{owner.name}.{dispatcher.py_func.__name__}")
 
     def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        args = map(unliteral, args)  # otherwise a method would be compiled for each number that it is given
         found = typeof(self.dispatcher).get_call_type(context, (self.owner, *args), kws)
         parameters = list(found.pysig.parameters.values())[1:]
         return found.replace(args=found.args[1:], recvr=self.owner, pysig=found.pysig.replace(parameters=parameters))

@@ -13,7 +13,7 @@ from copy import copy
 import numpy as np
 
 from az_mpi.games.base import OWN_AND_OTHER, require
-from az_mpi.games.bitboards import BitboardGame, count, holds, is_empty, lowest, packed
+from az_mpi.games.bitboards import BitboardGame, count, holds, lowest, packed
 from az_mpi.games.symmetry import dihedral
 
 REMEMBERED = 16
@@ -77,6 +77,8 @@ class Rules(BitboardGame):
     def apply(self, state: np.ndarray, action: int) -> None:
         words, turn, sets = self.words, 3 * self.words, self.sets_of(state)
         player, passed = state[turn] & _ONE, state[turn] & _PASSED
+        if not state[turn] & _MARKED:
+            self.find_last(sets)
         state[turn] = ((state[turn] >> _PLY) + _ONE) << _PLY | _MARKED | _ONE - player
         if action < self.cells:
             key = state[turn + 1] ^ self.put_stone(sets, np.int64(player), action)
@@ -102,14 +104,16 @@ class Rules(BitboardGame):
             own, other, marks = state[w], state[self.words + w], state[2 * self.words + w]
             sets[OWN, w], sets[OTHER, w], sets[FREE, w] = own, other, self._points[w] & ~(own | other)
             sets[OWN_LAST, w], sets[OTHER_LAST, w] = own & marks, other & marks
-        if not state[3 * self.words] & _MARKED:
-            for stones in range(2):
-                for point in range(self.cells):
-                    if holds(state, stones * self.words, point):
-                        self.begin(sets, point)
-                        if self.grow(sets, stones, 2) == 1:
-                            self.join(sets, OWN_LAST + stones)
         return sets
+
+    def find_last(self, sets: np.ndarray) -> None:
+        """Find the chains with a single liberty."""
+        for stones in range(2):
+            for point in range(self.cells):
+                if holds(sets[stones], 0, point):
+                    self.begin(sets, point)
+                    if self.grow(sets, stones, 2) == 1:
+                        self.join(sets, OWN_LAST + stones)
 
     def put_stone(self, sets: np.ndarray, player: int, point: int) -> int:
         """Put a stone of the player who moves on a point and take what it captures. Return how the hash changes."""
@@ -274,11 +278,14 @@ class Rules(BitboardGame):
         """Own stones, the other player's, empty points where the player to move may not play; ones where Black is to
         move, ones after a pass."""
         self.observe_stones(state, planes)
-        for j in range(self.cells):
-            may_not = is_empty(state, self.words, j) and not holds(state, 2 * self.words, j)
-            planes[2, j // self.rows, j % self.rows] = may_not
-            planes[3, j // self.rows, j % self.rows] = 1 - self.current_player(state)
-            planes[4, j // self.rows, j % self.rows] = state[3 * self.words] & _PASSED != _NONE
+        black, passed = 1 - self.current_player(state), state[3 * self.words] & _PASSED != _NONE
+        for row in range(self.rows):
+            for column in range(self.rows):
+                w, bit = (row * self.rows + column) >> 6, np.uint64((row * self.rows + column) & 63)
+                may_not = ~(state[w] | state[self.words + w] | state[2 * self.words + w])
+                planes[2, row, column] = may_not >> bit & _ONE
+                planes[3, row, column] = black
+                planes[4, row, column] = passed
 
     def beside_stones(self, state: np.ndarray) -> int:
         return state[3 * self.words] & np.uint64(3)

@@ -10,6 +10,7 @@ import numpy as np
 
 from az_mpi.core import evaluation_table
 from az_mpi.games.base import Game
+from az_mpi.games.random_games import play_out
 
 if TYPE_CHECKING:
     from az_mpi.network.engines.engine import Engine
@@ -126,22 +127,5 @@ class RolloutEvaluator(Evaluator):
         self.rng = np.random.default_rng(seed)
 
     def __call__(self, states: np.ndarray) -> Evaluation:
-        game = self.game
-        n = len(states)
-        value = np.zeros(n, np.float32)
-        player = game.to_play(states)
-        rows = np.arange(n)
-        states = states.copy()
-        for _ in range(game.max_plies):
-            if not len(rows):
-                break
-            # Each legal action is equally likely to have the largest of independent uniform numbers in (0, 1].
-            draws = 1 - self.rng.random((len(rows), game.num_actions), np.float32)
-            actions = np.argmax(draws * game.legal(states), axis=1)
-            states = game.play(states, actions)
-            ended, result = game.terminal(states)
-            same = game.to_play(states[ended]) == player[rows[ended]]
-            value[rows[ended]] = np.where(same, result[ended], -result[ended])
-            rows = rows[~ended]
-            states = states[~ended]
-        return np.zeros((n, game.num_actions), np.float32), value
+        value, _ = play_out(self.game, states, self.rng)
+        return np.zeros((len(states), self.game.num_actions), np.float32), value

@@ -13,6 +13,7 @@ from az_mpi import games
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.guard import BrokenRules, guarded
 from az_mpi.games.position_game import PositionGame
+from az_mpi.games.random_games import play_out
 
 DOMINEERING = "examples/own_rules.py:Domineering(size=4)"
 bonus = None  # a name of this file that is an attribute of Race too
@@ -189,3 +190,27 @@ def test_rules_that_return_what_they_must_not_are_refused():
 @pytest.mark.parametrize("game", [Race(), Slow(), DOMINEERING])
 def test_the_check_accepts_rules_for_one_position(game):
     assert games.check(games.make(game) if isinstance(game, str) else guarded(game), 16) == []
+
+
+@pytest.mark.parametrize("name", ["tictactoe", "go(size=2)", "connect4"])
+def test_compiled_play_outs_end_as_often_in_each_result_as_those_in_batches(name):
+    game, plain = games.make(name), games.make(name)
+    plain.compiled = False
+    drawn = [
+        [play_out(one, one.initial(num), np.random.default_rng(seed)) for seed, num in enumerate([num] * 4)]
+        for one, num in ((game, 4000), (plain, 50))
+    ]
+    shares = [[np.mean([np.mean(value == result) for value, _ in parts]) for result in (-1, 0, 1)] for parts in drawn]
+    assert np.abs(np.subtract(*shares)).max() < 0.12  # four standard deviations of 200 games, and less
+    lengths = [sum(plies for _, plies in parts) / sum(len(value) for value, _ in parts) for parts in drawn]
+    assert abs(lengths[0] / lengths[1] - 1) < 0.12
+
+
+def test_play_outs_of_rules_that_fail_say_where():
+    class Broken(Race):
+        def legal_actions(self, state, legal):
+            legal[self.num_actions] = True
+
+    game = guarded(Broken())
+    with pytest.raises(BrokenRules, match="legal raises an error(?s:.*)IndexError"):
+        play_out(game, game.initial(2), np.random.default_rng(0))
