@@ -52,6 +52,7 @@ def main():
         help="an environment variable, another value in each turn: Horovod reads it as a session begins, and keeps it",
     )
     parser.add_argument("--size", default="5x64", metavar="BxC", help="blocks and channels of the tower")
+    parser.add_argument("--heads", nargs="+", default=["policy", "value"], metavar="HEAD", help="as in network.heads")
     parser.add_argument("--batch_size", type=int, default=1024, help="a total over all ranks")
     parser.add_argument("--steps", type=int, default=10, help="in each turn")
     arguments = parser.parse_args()
@@ -61,7 +62,7 @@ def main():
     config = configuration.validate(
         {
             "game": arguments.game,
-            "network": {"blocks": blocks, "channels": channels},
+            "network": {"blocks": blocks, "channels": channels, "heads": arguments.heads},
             "train": {"batch_size": arguments.batch_size, "replay_ratio": 1.0},
         },
         "the options",
@@ -147,8 +148,8 @@ class BareLoop:
         settings, n = self.settings, len(batch["weight"])
         self.optimizer.zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.bf16):
-            policy_loss, value_loss = losses(self.network, batch).values()
-        ((policy_loss + settings.value_loss_weight * value_loss) / n).backward()
+            by_head = losses(self.network, batch)
+        (sum(self.network.heads[name].weight(settings) * loss for name, loss in by_head.items()) / n).backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), settings.gradient_clip)
         self.optimizer.step()
 

@@ -1,7 +1,6 @@
 """The optimiser: those built in, how one is made from its name, and its state by name.
 
-An optimiser of your own is a class of torch or derives from `torch.optim.Optimizer`. Horovod makes it once more from
-its parameter groups alone, so what it is given must be in them, as it is in torch's own classes.
+An optimiser of your own is a class of torch or derives from `torch.optim.Optimizer`.
 """
 
 import inspect
@@ -152,7 +151,6 @@ def check(settings: "schema.Train") -> None:
     network = nn.ModuleDict({"tower": nn.Conv2d(2, 3, 3), "head": nn.Linear(2, 3)})
     made, text = make(settings, network), f'train.optimizer = "{settings.optimizer}"'
     try:
-        made = type(made)(made.param_groups)  # as Horovod does
         for parameter in network.parameters():
             parameter.grad = torch.ones_like(parameter)
         made.step()

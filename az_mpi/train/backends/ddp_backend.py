@@ -12,7 +12,7 @@ import os
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -25,6 +25,7 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost, is_lost, lost
 from az_mpi.mpi.world import World
 from az_mpi.train.backends import tcp_address
+from az_mpi.train.backends.gradient_sums import GradientSums
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 CONNECT_S = 300.0  # to connect to root, which may stand still for as long as fault.hang_s
 POLL_S = 0.005  # between two checks for lost ranks while a group is made
 SUM_POLL_S = 5e-5  # the same during a sum by NCCL, which training waits for
-BUCKET_BYTES = 1 << 20  # gradients that are summed together while backward computes those of earlier layers
 
 
 class DdpBackend:
@@ -97,8 +97,8 @@ class DdpBackend:
             over += ", since ranks share a GPU or have none: train.ranks=gpu trains with one rank a GPU, by NCCL"
         return f"torch.distributed {torch.__version__} ({self.carrier}{over})"
 
-    def _sum(self, tensor):
-        """Begin to add up a tensor over the ranks, in place, and return what waits for it."""
+    def _sum(self, tensor, number):
+        """Begin to add up a bucket over the ranks, in place, and return what waits for it."""
         work = self._group.allreduce(tensor)
         return NcclSum(work, self.world.comm) if self.carrier == "nccl" else work
 
@@ -165,44 +165,3 @@ class NcclSum:
                 raise PeerLost("a rank died during a sum over GPUs")
             time.sleep(SUM_POLL_S)
         self._work.wait()  # raises what went wrong
-
-
-class GradientSums:
-    """Sums gradients over ranks in buckets. A bucket's sum begins as soon as backward has made all of its gradients."""
-
-    def __init__(self, parameters: list[torch.nn.Parameter], begin_sum: Callable[[torch.Tensor], Any]):
-        self._begin_sum, self._buckets, size = begin_sum, [[]], 0
-        for parameter in reversed(parameters):  # about the order in which backward makes their gradients
-            if size >= BUCKET_BYTES:
-                self._buckets.append([])
-                size = 0
-            self._buckets[-1].append(parameter)
-            size += parameter.nbytes
-            parameter.register_post_accumulate_grad_hook(self._arrived)
-        self._arrivals, self._under_way = set(), []
-
-    def synchronize(self) -> None:
-        """Wait until every gradient is the sum over ranks. A rank without a gradient adds zeros. Collective."""
-        try:
-            self._begin(len(self._buckets))
-            for (work, total), bucket in zip(self._under_way, self._buckets, strict=True):
-                work.wait()
-                parts = total.split([parameter.numel() for parameter in bucket])
-                for parameter, part in zip(bucket, parts):
-                    parameter.grad = part.view_as(parameter)
-        finally:
-            self._arrivals, self._under_way = set(), []
-
-    def _arrived(self, parameter):
-        self._arrivals.add(parameter)
-        ready = len(self._under_way)
-        while ready < len(self._buckets) and self._arrivals.issuperset(self._buckets[ready]):
-            ready += 1
-        self._begin(ready)
-
-    def _begin(self, end):
-        """Begin the sums of all buckets before `end`, in the same order on every rank."""
-        for bucket in self._buckets[len(self._under_way) : end]:
-            parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in bucket]
-            total = torch.cat([part.reshape(-1) for part in parts])
-            self._under_way.append((self._begin_sum(total), total))

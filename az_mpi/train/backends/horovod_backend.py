@@ -7,7 +7,7 @@ same cores by 40 %. So Horovod is started for each training phase (1 to 5 ms) an
 import atexit
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import torch
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.peers import PeerLost, lost
 from az_mpi.mpi.world import World
+from az_mpi.train.backends.gradient_sums import GradientSums
 
 MIXED = "Horovod and mpi4py use different MPI libraries"  # both are loaded then: nothing may continue with them
 
@@ -57,9 +58,10 @@ class HorovodBackend:
             atexit.unregister(hvd.mpi_ops._basics.shutdown)  # each `init` registers it again
 
     def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        import horovod.torch as hvd
-
-        return hvd.DistributedOptimizer(optimizer, named_parameters=named_parameters, op=hvd.Sum)
+        parameters = [parameter for _, parameter in named_parameters]
+        optimizer.synchronize = GradientSums(parameters, HorovodSum).synchronize
+        optimizer.skip_synchronize = nullcontext  # its step never synchronises
+        return optimizer
 
     def close(self) -> None:
         """Do nothing: a session leaves nothing open."""
@@ -70,6 +72,23 @@ class HorovodBackend:
         import horovod.torch as hvd
 
         return f"horovod {horovod.__version__} ({'NCCL' if hvd.nccl_built() else 'MPI'})"
+
+
+class HorovodSum:
+    """The sum of a bucket of gradients that is under way.
+
+    Horovod's DistributedOptimizer hands over each gradient by itself. For a small network that takes a tenth more
+    processor time a step."""
+
+    def __init__(self, bucket: torch.Tensor, number: int):
+        import horovod.torch as hvd
+
+        self._hvd = hvd
+        self._handle = hvd.allreduce_async_(bucket, name=f"gradients {number}", op=hvd.Sum)
+
+    def wait(self) -> None:
+        """Wait for the sum. Raises HorovodInternalError if a rank is lost."""
+        self._hvd.synchronize(self._handle)
 
 
 def _problem(gpus):

@@ -15,7 +15,7 @@ from az_mpi.config import load as configuration
 from az_mpi.mpi.world import World, split_evenly
 from az_mpi.network import resnet
 from az_mpi.train import backends
-from az_mpi.train.backends import ddp_backend
+from az_mpi.train.backends import gradient_sums
 from az_mpi.train.learner import Learner
 from az_mpi.train.loss import losses
 
@@ -62,7 +62,7 @@ def main():
     ((policy_loss + 0.7 * value_loss) / BATCH).backward()
 
     device = sys.argv[2] if len(sys.argv) > 2 else "cpu"
-    ddp_backend.BUCKET_BYTES = int(sys.argv[3]) if len(sys.argv) > 3 else ddp_backend.BUCKET_BYTES
+    gradient_sums.BUCKET_BYTES = int(sys.argv[3]) if len(sys.argv) > 3 else gradient_sums.BUCKET_BYTES
     backend = backends.make(sys.argv[1], world, world, device)
     network = network_with_random_heads(game, config)
     learner = Learner(config, game, network, backend, device)
