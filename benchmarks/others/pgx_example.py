@@ -99,9 +99,10 @@ def train(arguments, devices):
     words = [GAME, "eval_interval=1", "max_num_iters=1000000", *arguments.words]
     sys.argv = ["train.py", *words]
     begun = time.perf_counter()
-    with contextlib.chdir(arguments.folder), contextlib.redirect_stdout(sys.stderr):
-        with contextlib.suppress(TimeIsUpError):
-            runpy.run_path(str(arguments.example.resolve() / "train.py"), run_name="__main__")
+    program = str(arguments.example.resolve() / "train.py")
+    os.chdir(arguments.folder)
+    with contextlib.redirect_stdout(sys.stderr), contextlib.suppress(TimeIsUpError):
+        runpy.run_path(program, run_name="__main__")
     seconds = [3600 * row["hours"] for row in clock.rows]
     return {
         "program": "pgx's AlphaZero example",
@@ -117,7 +118,7 @@ def train(arguments, devices):
         "positions_per_s_after_the_first_iteration": (clock.rows[-1]["frames"] - clock.rows[1]["frames"])
         / (seconds[-1] - seconds[1] or 1.0),
         "losses": [[row["train/policy_loss"], row["train/value_loss"]] for row in clock.rows[1:]],
-        "checkpoint": str(newest(arguments.folder)),
+        "checkpoint": str(newest(Path.cwd())),
     }
 
 

@@ -1,12 +1,12 @@
-"""A network of pgx's AlphaZero example as an opponent of `az_mpi match` and of benchmarks/test_sets.py, in Connect Four.
+"""A network of pgx's AlphaZero example in Connect Four, as a side of `az_mpi match` and for benchmarks/test_sets.py.
 
     python -m az_mpi match RUN "benchmarks/others/pgx_player.py:PgxPlayer(python='jax-env/bin/python',
         example='pgx/examples/alphazero', folder='FOLDER')" --games 200 --opening_plies 4 --simulations 100
 
 FOLDER is that of `pgx_example.py train`. JAX runs in a process of its own, started by `python`, one for each rank. The
-simulations are those that the match names. `search_of` says who searches: "mctx", its Gumbel search as in the example but
-without noise, from a new tree for each move; or a run, a checkpoint or a name of the zoo, whose search settings az_mpi
-then uses with pgx's network.
+simulations are those that the match names. `search_of` says who searches: "mctx", its Gumbel search as in the example,
+but without noise, from a new tree for each move; or a run, a checkpoint or a name of the zoo: az_mpi then searches with
+pgx's network, under the settings of that run.
 """
 
 import atexit
