@@ -174,8 +174,9 @@ class Network:
         if request["ask"] == "evaluate":
             shape, dtype = (2, 6, COLUMNS), np.uint8
         rows = np.frombuffer(stream.read(num * int(np.prod(shape))), dtype).reshape(num, *shape)
-        # Each new number of rows would be compiled, so the rows are filled up to a power of two.
-        rows = np.concatenate([rows, np.repeat(rows[:1], (1 << (num - 1).bit_length()) - num, axis=0)])
+        # Each new number of rows would be compiled, so the rows are filled up to 16, 64, 256, ...
+        filled = next(filled for filled in (16 * 4**k for k in range(16)) if filled >= num)
+        rows = np.concatenate([rows, np.repeat(rows[:1], filled - num, axis=0)])
         if request["ask"] == "evaluate":
             logits, value = self._evaluate(self.model, rows.transpose(0, 2, 3, 1).astype(bool))
             return np.concatenate([logits, np.asarray(value)[:, None]], axis=1, dtype=np.float32)[:num]
