@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import numba
 import numpy as np
 import torch
 
@@ -18,6 +19,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core.arguments import setting
 from az_mpi.network import resnet
+from az_mpi.player import trained_network
 from az_mpi.storage import checkpoint, run_folder
 
 
@@ -47,6 +49,7 @@ def make_parser(about, runs=None):
 def add_network(parser):
     """Add the options that `network_of` reads."""
     parser.add_argument("--run", type=Path, help="the folder of a run: its configuration and newest network")
+    parser.add_argument("--weights", help="without --run: a network of the zoo, or a file that `export` wrote")
     parser.add_argument("--config_file", type=Path, default=Path("benchmarks/connect4.json"))
     parser.add_argument(
         "--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py"
@@ -54,12 +57,18 @@ def add_network(parser):
 
 
 def network_of(arguments):
-    """Return (configuration, game, network): of the run, else of the configuration file, with untrained weights."""
+    """Return (configuration, game, network): of the run, else of the configuration file, with untrained weights or with
+    the network --weights, whatever its size."""
     overrides = dict(arguments.set)
     if arguments.run:
         config = run_folder.recorded_config(arguments.run, overrides)
     else:
         config = configuration.load(arguments.config_file, overrides)
+    if arguments.weights and not arguments.run:
+        trained = trained_network.read(arguments.weights)
+        if trained.config.game != config.game:
+            sys.exit(f"{arguments.weights} plays {trained.config.game}, and {arguments.config_file} {config.game}")
+        return config.model_copy(update={"network": trained.config.network}), trained.game, trained.network
     game = games.make(config.game)
     network = resnet.build(game, config.network, config.seed)
     if arguments.run:
@@ -73,6 +82,14 @@ def take_one_core(index=0):
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[index % len(cores)]})
     torch.set_num_threads(1)
+
+
+def take_all_cores(world):
+    """Let torch and numba use this rank's cores, as a run does; return how many there are. Collective."""
+    num_cores = world.cores()
+    torch.set_num_threads(num_cores)
+    numba.set_num_threads(min(num_cores, numba.config.NUMBA_NUM_THREADS))
+    return num_cores
 
 
 def spread(values):

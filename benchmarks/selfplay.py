@@ -9,7 +9,7 @@ batch. `positions_per_s` are moves played, also in games that are not over, each
 them again. Games begin one after the other before the first turn, so that in each turn some open and some end. Under
 mpirun each rank has a core: `ranks_over_one` is what all ranks play at the same time over what the first plays while
 the others wait. All sides take turns, so that a machine whose speed drifts slows each of them. Where there is a GPU the
-engine runs there, as in a run; the search still has one core.
+engine runs there, as in a run; the search still has one core, unless --all_cores gives each rank its share of them.
 """
 
 import itertools
@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import add_network, bare_rate, make_parser, network_of, spread, take_one_core, tell
+from common import add_network, bare_rate, make_parser, network_of, spread, take_all_cores, take_one_core, tell
 
 from az_mpi.doctor.trial import play_for
 from az_mpi.mpi import placement
@@ -39,15 +39,18 @@ def main():
     add_network(parser)
     parser.add_argument("--engine", choices=("auto", "openvino", "torch"), default="auto")
     parser.add_argument("--seconds", type=float, default=15.0, help="of self-play in each of the runs")
+    parser.add_argument("--all_cores", action="store_true", help="as a run: the ranks share the cores of the host")
     parser.add_argument("--counts", action="store_true", help="play for ever and print totals, for others/turns.py")
     arguments = parser.parse_args()
     world = World.start()
-    take_one_core(world.local_rank)
+    threads = take_all_cores(world) if arguments.all_cores else 1
+    if not arguments.all_cores:
+        take_one_core(world.local_rank)
     config, game, network = network_of(arguments)
     device = placement.choose_device(world)
-    engine, choice = engines.make(arguments.engine, network, game, device, 1, config.network.precision)
+    engine, choice = engines.make(arguments.engine, network, game, device, threads, config.network.precision)
     evaluate = network_evaluator(game, engine, config.network)
-    player = Player(config, game, evaluate, world.rank, num_groups=2 if evaluate.in_background else 1)
+    player = Player(config, game, evaluate, world.rank, threads, num_groups=2 if evaluate.in_background else 1)
     engine.prepare(player.batch_max)
     ids = itertools.count()
     play(player, ids, 0.0)  # compiles kernels

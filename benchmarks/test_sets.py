@@ -8,6 +8,8 @@ Connect 4", part 2); AlphaZero.jl reports its errors on them. Here the package B
 A move is an error if it turns a won position into a draw or a loss, or a drawn one into a loss.
 
 `--policy` tells the errors of the network without a search as well. `random` is a player who draws legal moves.
+In place of a run stands any side of `az_mpi match` that has an `evaluate` and moves in positions without their games,
+such as that of others/pgx_player.py.
 
 To judge while tuning, keep those sets for the end and make one of your own like Begin-Hard: `--make 1000` writes 1,000
 positions to each file that is not there, after 2 to 12 random moves, with more than 28 moves to go in perfect play.
@@ -23,18 +25,18 @@ import numpy as np
 import torch
 from common import make_parser, tell
 
-import az_mpi
 from az_mpi import games
-from az_mpi.evaluate.opponents import SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.evaluate.rating import score_interval
+from az_mpi.evaluate.sides import read_side
 from az_mpi.evaluate.solver import solve_connect4
 from az_mpi.mpi.world import World
+from az_mpi.player.limits import Limit
 
 
 def main():
     parser = make_parser(__doc__)
-    parser.add_argument("network", help="a run, a checkpoint, a file of weights or a name of the zoo")
+    parser.add_argument("network", help="a run, a checkpoint, a file of weights, or another side as in `az_mpi match`")
     parser.add_argument("sets", nargs="+", type=Path, help="files of positions")
     parser.add_argument("--simulations", type=int, default=600, help="of each search")
     parser.add_argument("--positions", type=int, help="of each set, the first ones; by default all")
@@ -48,13 +50,13 @@ def main():
         if arguments.make and world.is_root and not path.exists():
             path.write_text("".join(islice(hard_positions((arguments.seed, k)), arguments.make)))
     world.barrier()
-    loaded = az_mpi.load_player(arguments.network)
-    settings = loaded.settings.model_copy(update={"simulations": arguments.simulations})
-    player = SearchPlayer(loaded.evaluator, settings)
+    side = read_side(arguments.network, Limit(arguments.simulations, 0.0), (arguments.seed,), world.rank, {})
+    game = side.game or games.make("connect4")
+    player = side.make(game)
     for path in arguments.sets:
-        states = positions(loaded.game, path)[: arguments.positions]
-        solved = solve_connect4(loaded.game, states[world.rank :: world.size].copy())
-        shares = optimal_share(world, loaded.game, player, solved)
+        states = positions(game, path)[: arguments.positions]
+        solved = solve_connect4(game, states[world.rank :: world.size].copy())
+        shares = optimal_share(world, game, player, solved)
         for name, prefix in (("", ""), (" policy", "policy_"), (" random", "random_")):
             if name != " policy" or arguments.policy:
                 rows[path.stem + name] = errors(shares[f"{prefix}overall"], shares["num_positions"])
