@@ -44,7 +44,7 @@ ENOUGH = 0.7  # efficiency
 
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit status. Raises Refusal."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     with mpi_job.interruptible(RESUMABLE):
         return scale(options)
 
@@ -59,51 +59,52 @@ def scale(options: Namespace) -> int:
     return DONE
 
 
-def _parser():
-    parser = Parser(PROG, ABOUT, EPILOG)
-    parser.add_argument("--config_file", required=True, metavar="FILE", help="the configuration, as for run_dist.py")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of it")
-    parser.add_argument(
+def parser() -> Parser:
+    """Return the parser of the command line."""
+    made = Parser(PROG, ABOUT, EPILOG)
+    made.add_argument("--config_file", required=True, metavar="FILE", help="the configuration, as for run_dist.py")
+    made.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a key of it")
+    made.add_argument(
         "--ranks", type=_sizes, required=True, metavar="N,N,...", help="the numbers of ranks, such as 1,2,4,8"
     )
-    parser.add_argument(
+    made.add_argument(
         "--kinds",
         type=_kinds,
         default=["strong", "weak"],
         metavar="{strong,weak}",
         help="what is measured (default strong,weak)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--minutes",
         type=positive,
         default=3.0,
         metavar="M",
         help="minutes of each job, three iterations or more (default 3)",
     )
-    parser.add_argument("--repeats", type=count, default=2, metavar="R", help="jobs of each size (default 2)")
-    parser.add_argument(
+    made.add_argument("--repeats", type=count, default=2, metavar="R", help="jobs of each size (default 2)")
+    made.add_argument(
         "--cores",
         type=count,
         metavar="C",
         help="cores of each rank, at every size (default: those of a host, divided by the ranks that the largest size "
         "has there)",
     )
-    parser.add_argument(
+    made.add_argument(
         "--efficiency",
         type=_share,
         default=ENOUGH,
         metavar="E",
         help=f"ranks are useful up to this efficiency (default {ENOUGH:g})",
     )
-    parser.add_argument(
+    made.add_argument(
         "--logdir",
         type=Path,
         default=Path("runs/scaling"),
         metavar="DIR",
         help="the folder of the report and its jobs, on a file system that all hosts share (default runs/scaling)",
     )
-    hosts.add_options(parser, np=False)
-    return parser
+    hosts.add_options(made, np=False)
+    return made
 
 
 def _sizes(text):
@@ -162,7 +163,9 @@ class Scaling:
     def _cases(self):
         """Return all cases, repeat by repeat: a machine whose speed drifts then slows all sizes."""
         orders = itertools.product(range(1, self.options.repeats + 1), self.options.kinds, self.options.ranks)
-        return [Case(kind, num_ranks, repeat) for repeat, kind, num_ranks in orders]
+        cases = [Case(kind, num_ranks, repeat) for repeat, kind, num_ranks in orders]
+        twice = {("weak", self.options.ranks[0])} if "strong" in self.options.kinds else set()  # the same work
+        return [case for case in cases if case[:2] not in twice]
 
     def _estimate(self, missing, start_s):
         seconds = len(missing) * (60 * self.options.minutes + start_s)

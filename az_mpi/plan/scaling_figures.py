@@ -77,13 +77,18 @@ def interval(value: float, repeats: Sequence[Sequence[float]]) -> Figure:
     return Figure(value, error, STUDENT[len(every) - 2] if len(every) <= len(STUDENT) + 1 else 1.96)
 
 
-def sizes(cases: dict[str, dict[str, Any]], kind: str) -> list[Size]:
-    """Return the sizes of one kind, ascending. cases: {name of a `Case`: what `scaling_runs.read` returned}."""
+def sizes(cases: dict[str, dict[str, Any]], kind: str, smallest: int) -> list[Size]:
+    """Return the sizes of one kind, ascending; [] if only the smallest was measured.
+
+    cases: {name of a `Case`: what `scaling_runs.read` returned}. smallest: the number of ranks from which sizes grow:
+    there both kinds have the same work, and their measurements count for both."""
     by_ranks: dict[int, list[dict[str, Any]]] = {}
     for name, case in sorted(cases.items()):
         its_kind, num_ranks, _ = name.split("-")
-        if its_kind == kind:
+        if its_kind == kind or int(num_ranks) == smallest:
             by_ranks.setdefault(int(num_ranks), []).append(case)
+    if len(by_ranks) < 2:
+        return []
     return [size(kind, num_ranks, by_ranks[num_ranks]) for num_ranks in sorted(by_ranks)]
 
 

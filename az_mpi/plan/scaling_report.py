@@ -47,7 +47,7 @@ class Measured(NamedTuple):
 
 def measured(state: dict[str, Any], least: float) -> Measured:
     """Return what the state of a scaling, the content of DIR/scaling.json, has measured."""
-    found = {kind: scaling_figures.sizes(state["cases"], kind) for kind in KINDS}
+    found = {kind: scaling_figures.sizes(state["cases"], kind, state["options"]["smallest"]) for kind in KINDS}
     found = {kind: sizes for kind, sizes in found.items() if sizes}
     models = {kind: scaling_model.model(sizes) for kind, sizes in found.items()}
     return Measured(found, models, least, state["about"])
@@ -125,6 +125,7 @@ def conclusions(what: Measured, kind: str) -> list[str]:
     found.append(
         f"The seconds of an iteration on N ranks are fitted by {shared}{a} + {b} log2 N + {c} N, from "
         f"{counted(model.num_sizes, 'size')}; in brackets are 95 % intervals."
+        + (" With so few sizes the form of the curve is a guess: measure four or more." if model.num_sizes < 4 else "")
     )
     useful = model.useful(what.least)
     if useful.is_beyond:
@@ -135,8 +136,8 @@ def conclusions(what: Measured, kind: str) -> list[str]:
         )
     else:
         found.append(
-            f"Up to {useful.num_ranks:,} ranks [{useful.low:,}, {useful.high:,}] are useful for this configuration: "
-            f"by the model their efficiency is at least {what.least:g}."
+            f"Useful for this configuration: up to {counted(useful.num_ranks, 'rank')} "
+            f"[{useful.low:,}, {useful.high:,}], whose efficiency is at least {what.least:g} by the model."
         )
     lost = [(term, share) for term, share in scaling_model.losses(sizes) if share >= 0.01][:3]
     last = [one for one in sizes if not one.is_crowded][-1]
@@ -191,15 +192,15 @@ def _tables(what, kind):
         [str(one.num_ranks), *(f"{100 * one.terms[t] / one.iteration_s.value:.1f}" for t in TERMS)] for one in sizes
     ]
     yield "Where the time of an iteration goes, % of its seconds, mean over ranks", ["ranks", *TERMS], parts
-    told = [row for row in USED if any(one.used[row[0]] is not None for one in sizes)]
-    used = [
-        [
-            str(one.num_ranks),
-            *("-" if (value := one.used[name]) is None else _number(value / unit) for name, _, unit in told),
-        ]
-        for one in sizes
-    ]
-    yield "What it uses", ["ranks", *(heading for _, heading, _ in told)], used
+    for title, group in (("Memory, bytes and files", USED[:6]), ("Cores and energy", USED[6:])):
+        told = [row for row in group if any(one.used[row[0]] is not None for one in sizes)]
+        used = [[_in_unit(one.used[name], unit) for name, _, unit in told] for one in sizes]
+        head = ["ranks", *(heading for _, heading, _ in told)]
+        yield title, head, [[str(one.num_ranks), *cells] for one, cells in zip(sizes, used)]
+
+
+def _in_unit(value, unit):
+    return "-" if value is None else _number(value / unit)
 
 
 def as_markdown(what: Measured) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from az_mpi.core.exit_codes import DONE, RESUMABLE
+from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.plan.measured_rank import COLUMNS
@@ -91,11 +92,11 @@ class Runs:
         self._run(case, [*self.settings(case), f"max_hours={self.options.minutes / 60 / 0.99:.6f}"])
         found = read(self._place(case))
         if len(found["iterations"]) < 1 + LEAST_ITERATIONS:
-            took = max((row["iteration_s"] for row in found["iterations"]), default=None)
-            least = f"; one takes {took:.0f} s" if took else ""
+            took = [sum(row.get(f"{phase}_s", 0.0) for phase in ("play", "train")) for row in found["iterations"]]
+            least = f", and one takes about {max(took):.0f} s" if took else ""
             raise Refusal(
-                f"{case.name}: {self.options.minutes:g} minutes were too short: {len(found['iterations'])} whole "
-                f"iterations, {1 + LEAST_ITERATIONS} are needed{least}\n"
+                f"{case.name}: {self.options.minutes:g} minutes were too short for {1 + LEAST_ITERATIONS} iterations: "
+                f"{counted(len(took), 'iteration')} ended{least}\n"
                 "  give the same command with more --minutes; sizes that are complete are not run again"
             )
         shutil.rmtree(self._place(case))

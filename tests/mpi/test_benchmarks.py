@@ -27,7 +27,7 @@ TINY = {
     "one_game": "--config_file configs/smoke.json --simulations 20 --seconds 0.3 --runs 1",
     "precisions": "mpirun tests/data/run_of_0823929 --first fp32 --second auto --games 4 --simulations 4",
     "rules": "--games tictactoe othello(size=4) --blocks 1 --channels 8 --parallel_games 4 --seconds 0.2 --runs 1",
-    "scaling": "--ranks 1,2 --games 4 --batch_s 0.01 --step_s 0.01 --runs 1",
+    "scaling": "--ranks 1,2 --games 4 --batch_s 0.01 --sample_s 0.001 --minutes 0.1 --repeats 1",
     "search": "--game tictactoe --trees 4 --simulations 4 --runs 1",
     "segments": "--num_games 20 --window 1000 --runs 1",
     "selfplay": "--config_file configs/smoke.json --set search.algorithm=gumbel --seconds 0.3 --runs 2",
