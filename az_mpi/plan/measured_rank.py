@@ -112,12 +112,10 @@ class Sampler:
     def write(self, file: TextIO) -> None:
         """Write a line of `sample` each second, for ever."""
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())  # they are for the main thread
-        due = time.monotonic()
         while True:
             file.write(json.dumps(self.sample()) + "\n")
             file.flush()
-            due = max(due + EVERY_S, time.monotonic())
-            time.sleep(due - time.monotonic())
+            time.sleep(EVERY_S)
 
 
 def _words(path):

@@ -6,6 +6,7 @@ What is done is kept in DIR/scaling.json, so the same command continues where it
 import itertools
 import json
 import shlex
+import signal
 import sys
 import time
 from argparse import ArgumentTypeError, Namespace
@@ -19,6 +20,7 @@ from az_mpi.core.exit_codes import DONE, RESUMABLE
 from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape, show, write_file
+from az_mpi.core.signals import handling
 from az_mpi.launch import hosts, mpi_job
 from az_mpi.plan import scaling_report, variants
 from az_mpi.plan.scaling_runs import Case, Runs
@@ -45,8 +47,13 @@ ENOUGH = 0.7  # efficiency
 def main(arguments: list[str]) -> int:
     """Run the command and return its exit status. Raises Refusal."""
     options = parser().parse_args(arguments)
-    with mpi_job.interruptible(RESUMABLE):
+    with mpi_job.interruptible(RESUMABLE), handling({signal.SIGUSR2: _leave}):
         return scale(options)
+
+
+def _leave(*_):
+    """Answer USR2, with which the batch scripts ask for a stop."""
+    raise SystemExit(RESUMABLE)
 
 
 def scale(options: Namespace) -> int:
@@ -79,7 +86,7 @@ def parser() -> Parser:
         type=positive,
         default=3.0,
         metavar="M",
-        help="minutes of each job, three iterations or more (default 3)",
+        help="minutes of each job behind its first iteration, or two more iterations if they take longer (default 3)",
     )
     made.add_argument("--repeats", type=count, default=2, metavar="R", help="jobs of each size (default 2)")
     made.add_argument(
@@ -135,7 +142,7 @@ class Scaling:
         """options: of the command line. Raises Refusal."""
         self.options = options
         self.folder: Path = options.logdir
-        self.variant = variants.read_one(shlex.quote(options.config_file), options.set)
+        self.variant = variants.read_one(shlex.join([options.config_file, *options.set]), [])
         self.runs = Runs(options, self.variant)
         self.state = self._opened()
 

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sys
+import time
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
@@ -88,16 +89,21 @@ class Runs:
         shutil.rmtree(self._place(case))
 
     def measure(self, case: Case) -> dict[str, Any]:
-        """Run a case and return what it measured, see `read`. Raises Refusal if its time was too short."""
-        self._run(case, [*self.settings(case), f"max_hours={self.options.minutes / 60 / 0.99:.6f}"])
+        """Run a case until its minutes after the first iteration are over and enough iterations are complete. Return
+        what it measured, see `read`. Raises Refusal if it ended before."""
+        file = self._place(case) / "run" / "metrics.jsonl"
+
+        def enough():
+            records = metrics.newest(metrics.read(file), "iteration", "iteration") if file.exists() else []
+            return len(records) > LEAST_ITERATIONS and time.time() - records[0]["time"] > 60 * self.options.minutes
+
+        self._run(case, self.settings(case), enough)
         found = read(self._place(case))
         if len(found["iterations"]) < 1 + LEAST_ITERATIONS:
-            took = [sum(row.get(f"{phase}_s", 0.0) for phase in ("play", "train")) for row in found["iterations"]]
-            least = f", and one takes about {max(took):.0f} s" if took else ""
             raise Refusal(
-                f"{case.name}: {self.options.minutes:g} minutes were too short for {1 + LEAST_ITERATIONS} iterations: "
-                f"{counted(len(took), 'iteration')} ended{least}\n"
-                "  give the same command with more --minutes; sizes that are complete are not run again"
+                f"{case.name} ended after {counted(len(found['iterations']), 'iteration')}, "
+                f"{1 + LEAST_ITERATIONS} are needed; the reason is at the end of {self.log}\n"
+                "  the same command continues from here"
             )
         shutil.rmtree(self._place(case))
         return found | {"minutes": self.options.minutes, "settings": self.settings(case), "cores_of_rank": self.cores}
@@ -105,7 +111,7 @@ class Runs:
     def _place(self, case):
         return self.folder / "jobs" / case.name
 
-    def _run(self, case, settings):
+    def _run(self, case, settings, enough=lambda: False):
         place = self._place(case)
         shutil.rmtree(place, ignore_errors=True)  # of a command that was killed
         samples = place / "samples"
@@ -120,7 +126,7 @@ class Runs:
         if not self.options.no_check:
             job = check.checked(job, found, self.folder)
         command = mpirun.line(found, replace(job, threads=self.cores))
-        ended = mpi_job.run_child(command, self.log)
+        ended = mpi_job.run_child(command, self.log, enough)
         if ended.status not in (DONE, RESUMABLE):
             raise Refusal(
                 f"{case.name} ended with status {ended.status}: {' '.join(command)}\n"
