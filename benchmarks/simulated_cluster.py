@@ -1,4 +1,4 @@
-"""A simulated cluster: an iteration on as many ranks as no machine at hand has, from what `scaling` measured on few.
+"""A simulated cluster: an iteration on thousands of ranks, from what `python -m az_mpi scaling` measured on few.
 
     python benchmarks/scaling.py --ranks 1,2,4,8,16 --kinds weak --batch_s 0.06 --sample_s 0.006 --logdir /tmp/waiting
     python benchmarks/simulated_cluster.py /tmp/waiting --known 4   # check: predict the larger sizes of the folder

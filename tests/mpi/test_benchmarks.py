@@ -31,6 +31,7 @@ TINY = {
     "search": "--game tictactoe --trees 4 --simulations 4 --runs 1",
     "segments": "--num_games 20 --window 1000 --runs 1",
     "selfplay": "--config_file configs/smoke.json --set search.algorithm=gumbel --seconds 0.3 --runs 2",
+    "simulated_cluster": "tests/data/scaling_waiting --ranks 2,64",
     "startup": "--cold_runs 1 --runs 1",
     "test_sets": "mpirun zoo:connect4 tests/data/connect4_positions.txt --simulations 8 --policy",
     "train": "--game tictactoe --batch_size 32 --steps 2 --runs 1",

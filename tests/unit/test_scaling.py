@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from az_mpi.core.problems import Refusal
+from az_mpi.launch import mpi_job
 from az_mpi.plan import measured_rank, scaling, scaling_figures, scaling_model, scaling_report, scaling_runs
 from az_mpi.plan.scaling_figures import Figure
 from az_mpi.report import chart, pdf
@@ -339,6 +340,13 @@ def test_a_job_that_ended_before_its_third_iteration_is_refused(words, tmp_path,
     monkeypatch.setattr(scaling_runs, "read", lambda place: case(1, [3.0]))
     with pytest.raises(Refusal, match="ended after 2 iterations"):
         runs.measure(scaling_runs.Case("strong", 1, 1))
+
+
+def test_a_job_that_has_measured_enough_gets_usr2_once(tmp_path):
+    program = "trap 'echo told; exit 75' USR2; echo {}; while :; do sleep 0.05; done"
+    asked = []
+    ended = mpi_job.run_child(["bash", "-c", program], tmp_path / "log", lambda: asked.append(1) or len(asked) > 2)
+    assert (ended.status, ended.output.split(), ended.result) == (75, ["{}", "told"], {}) and len(asked) == 3
 
 
 def test_intervals_of_the_model_come_from_the_same_draws_each_time():
