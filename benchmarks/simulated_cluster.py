@@ -39,6 +39,7 @@ from az_mpi.storage import segment
 from az_mpi.telemetry import status_text
 
 SPREAD = 0.35  # of a game's steps: standard deviation / mean, of Connect Four between equal players about this
+DRAWN = 256  # ranks whose play is simulated at least, in several iterations if there are fewer
 COLLECTS, EXCHANGES = 4, 4  # of World in an iteration; in each exchange of games, which collects once more
 PHASES = ("exchange", "broadcast", "write", "rest")
 
@@ -79,14 +80,14 @@ def main():
     parser.add_argument("--known", type=int, help="check: know the sizes up to this one, predict the others")
     parser.add_argument("--message_s", type=float, default=5e-6, help="seconds of a message between two ranks")
     parser.add_argument("--jitter", type=float, default=0.02, help="standard deviation / mean of a step's seconds")
-    parser.add_argument("--sum_steps", type=float, default=2, help="steps of self-play from one sum to the next")
+    parser.add_argument("--sum_steps", type=float, default=1, help="steps of self-play from one sum to the next")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     given = parser.parse_args()
     state = files.read_json(given.folder / scaling.STATE)
     sizes = {one.num_ranks: one for one in scaling_figures.sizes(state["cases"], "weak", 1)}
-    rank = measured(state, sizes[1])
     rng = np.random.default_rng(given.seed)
+    rank = calibrated(measured(state, sizes[1]), given, rng)
     if given.known:
         tell("check", given, checked(state, sizes, rank, given, rng))
     else:
@@ -120,6 +121,15 @@ def measured(state, one):
         num_steps=max(1, round(steps)),
         others=others,
     )
+
+
+def calibrated(rank, given, rng):
+    """Return the rank with a step as long that the simulation of one rank takes as long as that rank did.
+
+    What `measured` calls a step also has the time in which the rank held games back."""
+    took = rank.games * rank.game_steps / rank.slots * rank.step_s
+    simulated, _ = mean_play(rank, 1, rank.step_s, given, rng)
+    return rank._replace(step_s=rank.step_s * took / simulated, step_cpu_s=rank.step_cpu_s * took / simulated)
 
 
 def useful_seconds(rank):
@@ -161,6 +171,12 @@ def play(rank, num_ranks, step_s, given, rng):
         allowed = told + max((quota - total) // (2 * num_ranks), 1)
 
 
+def mean_play(rank, num_ranks, step_s, given, rng):
+    """Return the means of what `play` returns over several iterations."""
+    drawn = [play(rank, num_ranks, step_s, given, rng) for _ in range(-(-DRAWN // num_ranks))]
+    return tuple(float(mean) for mean in np.mean(drawn, axis=0))
+
+
 def hops_seconds(num_ranks, given):
     """Return the seconds of a message up a tree of ranks and down again."""
     return 2 * math.ceil(math.log2(max(num_ranks, 2))) * given.message_s
@@ -179,7 +195,7 @@ def queued(wait_s, cpu_s, num_ranks, cores):
 def own_cores(rank, costs, num_ranks, given, rng):
     """Return the figures of an iteration on ranks with a core each."""
     hops = hops_seconds(num_ranks, given)
-    play_s, held_s = play(rank, num_ranks, rank.step_s, given, rng)
+    play_s, held_s = mean_play(rank, num_ranks, rank.step_s, given, rng)
     step_s = rank.train_s / rank.num_steps
     slowest = given.jitter * math.sqrt(2 * math.log(max(num_ranks, 2)))  # expected maximum of normal numbers
     collect_s = hops + num_ranks * costs.item_s
@@ -215,7 +231,7 @@ def checked(state, sizes, rank, given, rng):
     for n, one in sizes.items():
         step_s = queued(rank.step_s - rank.step_cpu_s, rank.step_cpu_s, n, cores)
         alone_s = queued(rank.step_s - rank.step_cpu_s, rank.step_cpu_s, 1, cores)
-        play_s, _ = play(rank, n, rank.step_s * step_s / alone_s, given, rng)
+        play_s, _ = mean_play(rank, n, rank.step_s * step_s / alone_s, given, rng)
         crowd = max(1.0, n / cores)
         train_s = rank.train_s + rank.train_cpu_s * (crowd - 1) + growth(sums, n)
         others_s = {name: growth({k: sizes[k].terms[name] for k in known}, n) for name in PHASES}
