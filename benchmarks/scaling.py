@@ -1,7 +1,7 @@
 """`python -m az_mpi scaling` with ranks whose engine and training only wait, so that one machine can hold many.
 
-    python benchmarks/scaling.py --ranks 1,2,4,8,16 --logdir /tmp/scaling
-    python benchmarks/scaling.py --ranks 1,2,4,8,16,32,64 --kinds weak --minutes 4 --repeats 1 --logdir /tmp/scaling
+    python benchmarks/scaling.py --ranks 1,2,4,8,16 --logdir runs/scaling
+    python benchmarks/scaling.py --ranks 1,2,4,8,16,32,64 --kinds weak --minutes 4 --repeats 1 --logdir runs/scaling
 
 A batch of evaluations takes `--batch_s`, a sample's forward pass in training `--sample_s` (programs/waiting.py); all
 else is the program's own, and each rank is kept to one core that it shares with others. The efficiency is therefore

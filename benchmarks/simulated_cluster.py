@@ -1,8 +1,8 @@
 """A simulated cluster: an iteration on thousands of ranks, from what `python -m az_mpi scaling` measured on few.
 
-    python benchmarks/scaling.py --ranks 1,2,4,8,16 --kinds weak --batch_s 0.06 --sample_s 0.006 --logdir /tmp/waiting
-    python benchmarks/simulated_cluster.py /tmp/waiting --known 4   # check: predict the larger sizes of the folder
-    python benchmarks/simulated_cluster.py /tmp/waiting --ranks 64,1024,4096
+    python benchmarks/scaling.py --ranks 1,2,4,8,16 --kinds weak --batch_s 0.06 --sample_s 0.006 --logdir runs/waiting
+    python benchmarks/simulated_cluster.py runs/waiting --known 4   # check: predict the larger sizes of the folder
+    python benchmarks/simulated_cluster.py runs/waiting --ranks 64,1024,4096
 
 Play is simulated from one sum of the control channel to the next: every rank advances its games by the steps that fit
 in between, a game ends after a drawn number of steps, and a rank holds back beyond its share of the games that are
@@ -80,7 +80,7 @@ def main():
     parser.add_argument("--known", type=int, help="check: know the sizes up to this one, predict the others")
     parser.add_argument("--message_s", type=float, default=5e-6, help="seconds of a message between two ranks")
     parser.add_argument("--jitter", type=float, default=0.02, help="standard deviation / mean of a step's seconds")
-    parser.add_argument("--sum_steps", type=float, default=1, help="steps of self-play from one sum to the next")
+    parser.add_argument("--sum_steps", type=float, default=2, help="steps of self-play from one sum to the next")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     given = parser.parse_args()
@@ -93,8 +93,8 @@ def main():
     else:
         costs = timed()
         found = {n: own_cores(rank, costs, n, given, rng) for n in map(int, given.ranks.split(","))}
-        useful = useful_seconds(rank)
-        tell("own cores", given, {n: {"useful_share": useful / row["iteration_s"]} | row for n, row in found.items()})
+        alone_s = own_cores(rank, costs, 1, given, rng)["iteration_s"]
+        tell("own cores", given, {n: {"efficiency": alone_s / row["iteration_s"]} | row for n, row in found.items()})
 
 
 def measured(state, one):
@@ -130,11 +130,6 @@ def calibrated(rank, given, rng):
     took = rank.games * rank.game_steps / rank.slots * rank.step_s
     simulated, _ = mean_play(rank, 1, rank.step_s, given, rng)
     return rank._replace(step_s=rank.step_s * took / simulated, step_cpu_s=rank.step_cpu_s * took / simulated)
-
-
-def useful_seconds(rank):
-    """Return the seconds of an iteration in which a rank plays and trains, without what else it does."""
-    return rank.games * rank.game_steps / rank.slots * rank.step_s + rank.train_s
 
 
 def play(rank, num_ranks, step_s, given, rng):

@@ -177,11 +177,14 @@ class _Axes:
             if "y" in self.doubling and value != int(value):
                 continue
             _, y = self.at(self.x0, value)
-            kind = "axis" if value == (self.y0 if "y" in self.doubling else 0) else "grid"
+            kind = "grid" if value or "y" in self.doubling else "axis"
             parts.append(
                 f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" '
                 f'y2="{y:.1f}"/><text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{self.number("y", value)}</text>'
             )
+        if "y" in self.doubling:
+            _, y = self.at(self.x0, self.y0)
+            parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         for value in ticks(self.x0, self.x1, 6):
             if not self.whole or value == int(value):
                 x, y = self.at(value, self.y0)

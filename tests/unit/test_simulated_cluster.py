@@ -77,7 +77,7 @@ def test_the_model_is_within_10_percent_of_real_jobs_of_1_to_16_ranks(cluster):
     """The jobs are those of docs/scaling.md. The model knows 1, 2 and 4 ranks."""
     sizes = {one.num_ranks: one for one in scaling_figures.sizes(STATE["cases"], "weak", 1)}
     assert list(sizes) == [1, 2, 4, 8, 16]
-    given = argparse.Namespace(message_s=5e-6, jitter=0.02, sum_steps=1, known=4)
+    given = argparse.Namespace(message_s=5e-6, jitter=0.02, sum_steps=2, known=4)
     rng = np.random.default_rng(1)
     known = cluster.calibrated(cluster.measured(STATE, sizes[1]), given, rng)
     found = cluster.checked(STATE, sizes, known, given, rng)
