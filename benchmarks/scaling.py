@@ -76,9 +76,9 @@ def figures(what, words):
     rows = {
         kind: {
             one.num_ranks: {
-                "games_per_s": one.games_per_s.value,
-                "efficiency": scaling_report.efficiency(one, sizes[0]).value,
-                "iteration_s": one.iteration_s.value,
+                "games_per_s": interval(one.games_per_s, one),
+                "efficiency": interval(scaling_report.efficiency(one, sizes[0]), one),
+                "iteration_s": interval(one.iteration_s, one),
                 **one.terms,
             }
             for one in sizes
@@ -86,6 +86,12 @@ def figures(what, words):
         for kind, sizes in what.sizes.items()
     }
     return {"benchmark": f"scaling {shlex.join(words)}", "machine": machine(), **rows}
+
+
+def interval(figure, one):
+    """Return a figure with the ends of its 95 % interval, in the form of `common.spread`."""
+    low, high = (figure.value if end is None else end for end in (figure.low, figure.high))
+    return {"median": figure.value, "min": low, "max": high, "runs": one.num_iterations}
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
-from common import machine
+from common import machine, spread
 from segments import PROVENANCE, random_games
 
 from az_mpi import games
@@ -306,7 +306,8 @@ def least(call, times=200):
 
 def tell(what, given, rows):
     if given.json:
-        print(json.dumps({"benchmark": f"simulated cluster, {what}", "machine": machine(), "ranks": rows}))
+        found = {n: {name: spread([float(value)]) for name, value in row.items()} for n, row in rows.items()}
+        print(json.dumps({"benchmark": f"simulated cluster, {what}", "machine": machine(), "ranks": found}))
         return
     names = list(next(iter(rows.values())))
     print(f"simulated cluster, {what}: {given.folder}")
