@@ -26,6 +26,7 @@ COMMANDS = {
     "uci": ("az_mpi.play.uci", "let chess programs play against the network of a run: Universal Chess Interface"),
     "web": ("az_mpi.play.web_server", "play against the network of a run in a browser, and look at what it thinks"),
     "compare": ("az_mpi.plan.compare_command", "train configurations for equal time and say which one plays best"),
+    "scaling": ("az_mpi.plan.scaling", "measure how a configuration scales, and report how many ranks are useful"),
     "export": ("az_mpi.export.export_command", "write the network of a run as a file for other programs"),
     "match": ("az_mpi.evaluate.match", "play a match between runs, other programs and simple opponents"),
     "ladder": ("az_mpi.evaluate.ladder", "play the checkpoints of a run against each other, for one Elo curve"),

@@ -53,6 +53,10 @@ BY_HAND = {
         "python -m az_mpi suggest": "takes a minute; tests/unit/test_suggest.py runs a short one",
         "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one",
     },
+    "docs/scaling.md": {
+        "python -m az_mpi scaling": "takes minutes; tests/mpi/test_scaling.py runs a short one",
+        "python benchmarks/": "takes minutes; tests/mpi/test_benchmarks.py runs short ones",
+    },
     "docs/results/connect4.md": {
         "python -m az_mpi compare": "takes minutes; tests/mpi/test_compare.py runs a short one"
     },

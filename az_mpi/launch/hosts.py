@@ -79,9 +79,9 @@ def refuse_outside_job(added: Sequence[Host], environment: Mapping[str, str]) ->
         raise Refusal(f"--add {outside[0]}: this Slurm job does not have it; its hosts: {', '.join(job)}")
 
 
-def add_options(parser: Any) -> None:
-    """Give a parser, or a group of one, the options --hosts, --hostfile, --np and --no_check, for `listed` and
-    `words`."""
+def add_options(parser: Any, np: bool = True) -> None:
+    """Give a parser, or a group of one, the options --hosts, --hostfile, --no_check and, if `np`, --np, for `listed`
+    and `words`."""
     parser.add_argument(
         "--hosts",
         metavar="LIST",
@@ -91,7 +91,8 @@ def add_options(parser: Any) -> None:
     parser.add_argument(
         "--hostfile", metavar="FILE", help="a file with a line for each host: node1 slots=2, or node1:2"
     )
-    parser.add_argument("--np", type=whole(SLOTS_MAX * HOSTS_MAX), metavar="N", help="ranks (default: all slots)")
+    if np:
+        parser.add_argument("--np", type=whole(SLOTS_MAX * HOSTS_MAX), metavar="N", help="ranks (default: all slots)")
     parser.add_argument(
         "--no_check",
         action="store_true",

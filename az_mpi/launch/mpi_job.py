@@ -58,28 +58,37 @@ class Child(NamedTuple):
         return json.loads(lines[-1]) if lines else None
 
 
-def run_child(command: list[str], log: Path | None = None) -> Child:
+def run_child(command: list[str], log: Path | None = None, enough: Callable[[], object] = lambda: False) -> Child:
     """Run a job that prints its result as a line of JSON; wait for its end and return how it ended. If this process is
     told to stop meanwhile, so is the job.
 
     log: the file to which everything that the job says is added. Without it, the job shares this process's standard
-    error.
+    error. enough(): called every POLL_S; once it returns true, the job gets USR2, with which a run stops cleanly.
     """
     if log is None:
-        status, output = _output(command, None)
+        status, output = _output(command, None, enough)
         return Child(status, output, output)
     before = log.stat().st_size if log.exists() else 0
     with open(log, "a") as file:
-        status, output = _output(command, file)
+        status, output = _output(command, file, enough)
         file.write(output)
     return Child(status, output, log.read_bytes()[before:].decode(errors="replace"))
 
 
-def _output(command, stderr):
-    """Return (exit status, standard output) of a command. stderr: where its standard error goes, None: to ours."""
+def _output(command, stderr, enough):
+    """Return (exit status, standard output) of a command. stderr: where its standard error goes, None: to ours. enough:
+    see `run_child`."""
+    told = False
     process = _start(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
-        output, _ = process.communicate()
+        while True:
+            try:
+                output, _ = process.communicate(timeout=POLL_S)
+                break
+            except subprocess.TimeoutExpired:
+                if not told and enough():
+                    told = True
+                    process.send_signal(signal.SIGUSR2)
     except BaseException:
         process.terminate()
         process.communicate()

@@ -39,7 +39,7 @@ def read(texts: Sequence[str], settings: Sequence[str]) -> list[Variant]:
 
     Raises Refusal if there are fewer than two, if two are alike, if one of them has a mistake, or if their games
     differ."""
-    variants = [_variant(text, settings) for text in texts]
+    variants = [read_one(text, settings) for text in texts]
     if len(variants) < 2:
         raise Refusal("one configuration alone cannot be compared: give two or more")
     for k, variant in enumerate(variants):
@@ -54,7 +54,8 @@ def read(texts: Sequence[str], settings: Sequence[str]) -> list[Variant]:
     return variants
 
 
-def _variant(text, settings):
+def read_one(text: str, settings: Sequence[str]) -> Variant:
+    """Return the variant that one text describes. settings: before its own. Raises Refusal if it has a mistake."""
     try:
         file, *own = shlex.split(text)
     except ValueError:

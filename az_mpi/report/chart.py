@@ -33,12 +33,14 @@ def lines(
     marks: Sequence[tuple[float, str]] = (),
     limits: tuple[float, float] | None = None,
     empty: str = "nothing yet",
+    doubling: str = "",
 ) -> str:
     """Return a <figure> of several lines.
 
     marks: (x, text) of vertical lines. limits: (lowest, highest) y; None: as the points need. empty: the text if there
-    are no points. Neighbouring points of a line with more than POINTS_MAX points are averaged. If all points have the
-    same x, the figure is a table of numbers.
+    are no points. doubling: "x", "y" or "xy": values on these axes are logarithms to base 2, and the axis shows the
+    numbers themselves. Neighbouring points of a line with more than POINTS_MAX points are averaged. If all points have
+    the same x, the figure is a table of numbers.
     """
     shown = _shown(series)
     if not shown:
@@ -49,7 +51,7 @@ def lines(
             (one.name, one.y[k], *(bound[k] if bound else None for bound in (one.low, one.high))) for one, k in points
         ]
         return _numbers(title, x_label, y_label, points[0][0].x[points[0][1]], rows)
-    body, names = plot(x_label, y_label, series, marks, limits)
+    body, names = plot(x_label, y_label, series, marks, limits, doubling)
     return _figure(title, names, _svg(title, body))
 
 
@@ -59,14 +61,18 @@ def plot(
     series: Sequence[Series],
     marks: Sequence[tuple[float, str]] = (),
     limits: tuple[float, float] | None = None,
+    doubling: str = "",
 ) -> tuple[str, dict[int, str]]:
     """Draw several lines, at least one of which has a point, as `lines` does. Return (the content of an SVG image of
     WIDTH by HEIGHT, {number of the colour: name of the line})."""
     shown = _shown(series)
     numbers = [v for one in shown.values() for v in (*one.y, *one.low, *one.high) if v is not None]
-    ends = limits or (min(0, *numbers), max(0, *numbers))
+    if "y" not in doubling:
+        numbers.append(0)
+    ends = limits or (min(numbers), max(numbers))
     x = [x for one in shown.values() for x in one.x]
-    axes = _Axes(x, ends, grow=limits is None, whole=all(value == int(value) for value in x))
+    whole = "x" in doubling or all(value == int(value) for value in x)
+    axes = _Axes(x, ends, grow=limits is None, whole=whole, doubling=doubling)
     drawn = [_band(axes, one, k) + _line(axes, one, k) for k, one in shown.items()]
     names = {k: one.name for k, one in shown.items()}
     return axes.draw(x_label, y_label) + _marks(axes, marks) + "".join(drawn), names
@@ -95,11 +101,26 @@ def stacked(
     if len(x) == 1:
         rows = [(name, heights[0], None, None) for name, heights in parts.items()]
         return _numbers(title, x_label, y_label, x[0], rows)
+    body, names = bars(x_label, y_label, x, parts, marks)
+    return _figure(title, names, _svg(title, body))
+
+
+def bars(
+    x_label: str,
+    y_label: str,
+    x: Sequence[float],
+    parts: dict[str, Sequence[float]],
+    marks: Sequence[tuple[float, str]] = (),
+    doubling: str = "",
+) -> tuple[str, dict[int, str]]:
+    """Draw stacked bars, at least one, and return what `plot` does. parts: {name: a height for each x}, not all 0.
+    doubling: "x" or "", see `lines`."""
     size = math.ceil(len(x) / BARS_MAX)
     x = _means(x, size)
     parts = {name: _means(heights, size) for name, heights in parts.items()}
     half = 0.4 * min((b - a for a, b in zip(x, x[1:])), default=1)
-    axes = _Axes([x[0] - half, x[-1] + half], (0, max(map(sum, zip(*parts.values())))))
+    ends = (0, max(map(sum, zip(*parts.values()))))
+    axes = _Axes([x[0] - half, x[-1] + half], ends, whole=True, doubling=doubling)
     body = [axes.draw(x_label, y_label), _marks(axes, marks)]
     base = [0.0] * len(x)
     for k, (name, heights) in enumerate(parts.items()):
@@ -110,7 +131,7 @@ def stacked(
                 f'fill="var(--c{k % NUM_COLOURS})"><title>{escape(name)}: {height:.4g}</title></rect>'
             )
             base[i] += height
-    return _figure(title, dict(enumerate(parts)), _svg(title, "".join(body)))
+    return "".join(body), dict(enumerate(parts))
 
 
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
@@ -123,16 +144,19 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 class _Axes:
     """The scales of a picture. y: the lowest and the highest value. grow: whether the y axis is extended to round
-    numbers. whole: whether x only has whole numbers, such as iterations."""
+    numbers. whole: whether x only has whole numbers, such as iterations. doubling: see `lines`."""
 
-    def __init__(self, x: Sequence[float], y: tuple[float, float], grow: bool = True, whole: bool = True):
+    def __init__(
+        self, x: Sequence[float], y: tuple[float, float], grow: bool = True, whole: bool = True, doubling: str = ""
+    ):
         self.whole = whole
+        self.doubling = doubling
         self.x0, self.x1 = min(x), max(x)
         if self.x0 == self.x1:
             self.x0, self.x1 = self.x0 - 0.5, self.x1 + 0.5
         self.y0, self.y1 = y if y[1] > y[0] else (y[0], y[0] + 1)
         if grow:
-            step = (ys := ticks(self.y0, self.y1))[1] - ys[0]
+            step = 1.0 if "y" in doubling else (ys := ticks(self.y0, self.y1))[1] - ys[0]
             self.y0, self.y1 = math.floor(self.y0 / step) * step, math.ceil(self.y1 / step - 1e-9) * step
 
     def at(self, x, y):
@@ -143,18 +167,28 @@ class _Axes:
             HEIGHT - BOTTOM - (y - self.y0) / (self.y1 - self.y0) * (HEIGHT - TOP - BOTTOM),
         )
 
+    def number(self, axis, value):
+        """Return the text of a value on the axis "x" or "y"."""
+        return _short(2**value if axis in self.doubling else value)
+
     def draw(self, x_label, y_label):
         parts = []
         for value in ticks(self.y0, self.y1):
+            if "y" in self.doubling and value != int(value):
+                continue
             _, y = self.at(self.x0, value)
+            kind = "grid" if value or "y" in self.doubling else "axis"
             parts.append(
-                f'<line class="{"grid" if value else "axis"}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" '
-                f'y2="{y:.1f}"/><text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{_short(value)}</text>'
+                f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" '
+                f'y2="{y:.1f}"/><text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{self.number("y", value)}</text>'
             )
+        if "y" in self.doubling:
+            _, y = self.at(self.x0, self.y0)
+            parts.append(f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         for value in ticks(self.x0, self.x1, 6):
             if not self.whole or value == int(value):
                 x, y = self.at(value, self.y0)
-                number = _short(value)
+                number = self.number("x", value)
                 middle = min(x, WIDTH - DIGIT / 2 * len(number))  # so that the last number lies within the picture
                 parts.append(
                     f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{y:.1f}" y2="{y + 4:.1f}"/>'
@@ -175,7 +209,7 @@ def _line(axes, one, k):
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dots = [
         f'<circle cx="{axes.at(x, y)[0]:.1f}" cy="{axes.at(x, y)[1]:.1f}" r="2.5" fill="{colour}">'
-        f"<title>{escape(one.name)}, {_short(x)}: {y:.4g}</title></circle>"
+        f"<title>{escape(one.name)}, {axes.number('x', x)}: {axes.number('y', y)}</title></circle>"
         for x, y in zip(one.x, one.y)
         if y is not None
     ]
@@ -244,6 +278,11 @@ def _rounded(value):
 
 def _svg(title, body):
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{body}</svg>'
+
+
+def figure(title: str, body: str, names: dict[int, str]) -> str:
+    """Return a <figure> of what `plot` or `bars` returned."""
+    return _figure(title, names, _svg(title, body))
 
 
 def _figure(title, names, content, kind="chart"):

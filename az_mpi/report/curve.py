@@ -1,24 +1,15 @@
-"""The learning curve of a run as a picture, RUN/learning_curve.svg: `python -m az_mpi report RUN --svg`.
+"""The learning curve of a run as a picture, RUN/learning_curve.svg: `python -m az_mpi report RUN --svg`."""
 
-It is a file of its own, for slides and documents: its colours and sizes are within it, as numbers, since few programs
-besides browsers know the variables of style sheets.
-"""
-
-import re
 from collections.abc import Sequence
-from html import escape
 from pathlib import Path
 
 from az_mpi.core.problems import readable, write_file
 from az_mpi.report import chart
 from az_mpi.report.chart import Series
+from az_mpi.report.picture import Plot, picture
 from az_mpi.report.run_data import RunData
 
 NAME = "learning_curve.svg"
-HEAD, TITLE_ROW, NAME_ROW = 28, 22, 18  # heights: of the heading, of a plot's title, of the name of a line
-APART = 16  # between two plots
-STYLED = ("svg text", ".grid", ".axis", ".line", ".band", ".whisker")  # what a plot has, of the rules in page.css
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', sans-serif"
 
 
 def draw(data: RunData) -> Path:
@@ -28,53 +19,13 @@ def draw(data: RunData) -> Path:
         _plot("Score of matches, with 95 % interval", "iteration", "score", data.matches("score"), (0, 1)),
         _plot("Moves that keep the exact value", "iteration", "share of positions", data.solver(), (0, 1)),
     ]
-    step = chart.WIDTH + APART
-    height = HEAD + max(height for _, height in plots)
-    placed = [f'<g transform="translate({k * step} {HEAD})">{plot}</g>' for k, (plot, _) in enumerate(plots)]
-    width = len(plots) * step - APART
-    title = escape(readable(data.folder.resolve()))
-    picture = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'font-family="{FONT}"><title>{title}</title><style>{_style()}</style>'
-        f'<rect width="{width}" height="{height}" fill="var(--paper)"/>'
-        f'<text x="{width / 2}" y="18" text-anchor="middle" style="font-size:15px">{title}</text>'
-        f"{''.join(placed)}</svg>"
-    )
-    colours = _colours()
-    text = re.sub(r"var\((--\w+)\)", lambda found: colours[found[1]], picture)
+    text = picture(readable(data.folder.resolve()), plots)
     write_file(data.folder / NAME, text.encode())
     return data.folder / NAME
 
 
 def _plot(
     title: str, x_label: str, y_label: str, series: Sequence[Series], limits: tuple[float, float] | None = None
-) -> tuple[str, int]:
-    """Return (a plot with its title above and the names of its lines below, its height)."""
-    head = f'<text x="{chart.LEFT}" y="14" style="font-size:13px;font-weight:600">{escape(title)}</text>'
-    if all(y is None for one in series for y in one.y):
-        return f'{head}<text x="{chart.LEFT}" y="{TITLE_ROW + 20}">nothing recorded</text>', TITLE_ROW + chart.HEIGHT
-    body, names = chart.plot(x_label, y_label, series, limits=limits)
-    top = TITLE_ROW + chart.HEIGHT
-    legend = [
-        f'<rect x="{chart.LEFT}" y="{top + NAME_ROW * row}" width="11" height="11" rx="3" '
-        f'fill="var(--c{colour % chart.NUM_COLOURS})"/>'
-        f'<text x="{chart.LEFT + 16}" y="{top + NAME_ROW * row + 10}">{escape(name)}</text>'
-        for row, (colour, name) in enumerate(names.items())
-    ]
-    content = f'{head}<g transform="translate(0 {TITLE_ROW})">{body}</g>{"".join(legend)}'
-    return content, top + NAME_ROW * len(names)
-
-
-def _page_css() -> str:
-    return (Path(__file__).parent / "page.css").read_text(encoding="utf-8")
-
-
-def _style() -> str:
-    """Return the rules of page.css that a plot needs."""
-    return "".join(line for line in _page_css().splitlines() if line.startswith(STYLED))
-
-
-def _colours() -> dict[str, str]:
-    """Return the page's colours on white paper, by the names of their variables."""
-    on_white = _page_css().partition("@media")[0]
-    return dict(re.findall(r"(--\w+): (#\w+)", on_white))
+) -> Plot:
+    empty = all(y is None for one in series for y in one.y)
+    return Plot(title, None if empty else chart.plot(x_label, y_label, series, limits=limits))

@@ -24,8 +24,8 @@ def report(run: Run, num_steps: int) -> None:
 def _values(run, counters, num_steps):
     """Return what an iteration reports, by name. Collective. counters: {count: float64 [ranks]}."""
     learner = run.training.learner
-    mine = (*run.playing.evaluate.take_counts(), peak_bytes(), learner.iteration_losses() if learner else {})
-    asked, evaluated, peaks, losses = zip(*run.world.collect(mine))
+    mine = (*run.playing.evaluate.take_counts(), peak_bytes(), *_of_trainer(learner))
+    asked, evaluated, peaks, losses, waited = zip(*run.world.collect(mine))
     spent = run.report.timers.take()
 
     def total(name):
@@ -43,6 +43,7 @@ def _values(run, counters, num_steps):
         **{name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]},
         **_means_of_games(counters),
         **spent,
+        "sums_s": round(sum(waited) / run.training.num_trainers, 4),  # of train_s: mean wait of trainers for gradients
         **_rates(counters, run.training.num_trainers, spent, sum(asked), sum(evaluated)),
         "num_bad_steps": int(counters["num_bad_steps"][0]),  # on root, as on every rank that trains
         "num_rollbacks": run.progress.rollbacks,
@@ -55,6 +56,11 @@ def _values(run, counters, num_steps):
         "positions_by_rank": counters["num_positions"].astype(int).tolist(),
         "playing_s_by_rank": counters["playing_s"].round(4).tolist(),
     }
+
+
+def _of_trainer(learner):
+    """Return (parts of the iteration's losses, seconds of waiting for sums of gradients) of this rank."""
+    return (learner.iteration_losses(), learner.take_sums_s()) if learner else ({}, 0.0)
 
 
 def _means_of_games(counters):

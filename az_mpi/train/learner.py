@@ -1,5 +1,6 @@
 """The learner: data-parallel optimiser steps. Each trainer draws its part of a batch from its shard of the window."""
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -63,6 +64,7 @@ class Learner:
         self._summary, self._iteration = np.zeros((2, len(self._losses) + 2))
         self.good_until = 0  # the newest applied step; a rollback goes to a checkpoint before it
         self.failure: str | None = None  # why training cannot continue; the same on every trainer
+        self._sums_s = 0.0  # that this rank has waited for sums of gradients since `take_sums_s`
         shares = split_evenly(settings.batch_size, self.world.size)
         self.local_batch = shares[self.world.rank]
         self.micro_batch = shares[0]  # the number of samples whose gradient is computed at once
@@ -150,6 +152,12 @@ class Learner:
             return {}
         return {name: float(part) for name, part in zip(self._losses, self._iteration / self._iteration[-1])}
 
+    def take_sums_s(self) -> float:
+        """Return the seconds that this rank has waited for sums of gradients over ranks since the last call, beyond its
+        own backward pass. Not collective."""
+        waited, self._sums_s = self._sums_s, 0.0
+        return waited
+
     def tensors(self, batch: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
         """Return a batch of `Replay.sample` as tensors on the device; planes become float32, channels_last."""
         parts = {name: torch.from_numpy(part) for name, part in batch.items()}
@@ -175,8 +183,10 @@ class Learner:
             self._spoil()
         if self.world.size > 1:
             self._finish()
+        begun = time.perf_counter()
         with watchdog.waiting():
             self.optimizer.synchronize()
+        self._sums_s += time.perf_counter() - begun
         return sums
 
     def _finish(self):

@@ -55,7 +55,14 @@ def rows(folder, name):
 
 
 def test_all_templates_are_tested():
-    assert TEMPLATES == ["array_seeds.sh", "eval.sh", "selfplay_cpu_train_gpu.sh", "train.sh", "train_multinode.sh"]
+    assert TEMPLATES == [
+        "array_seeds.sh",
+        "eval.sh",
+        "scaling.sh",
+        "selfplay_cpu_train_gpu.sh",
+        "train.sh",
+        "train_multinode.sh",
+    ]
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

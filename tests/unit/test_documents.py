@@ -174,6 +174,7 @@ BY_SENTENCES = [
             "play",
             "gpus",
             "data",
+            "scaling",
             "architecture",
             "results/log/README",
             "results/log/2026-11",

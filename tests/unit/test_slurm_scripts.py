@@ -116,3 +116,17 @@ def test_a_stop_before_the_run_began_is_resumable(batch, status, expected):
     told = f"trap 'exit {status}' USR2; {listens}; kill -USR1 $PPID; while :; do /bin/sleep 0.05; done"
     assert batch(SCRIPT, told)[0] == expected
     assert batch(SCRIPT, f"exit {status}")[0] == status  # nobody asked
+
+
+def test_a_scaling_with_wrong_options_ends_and_is_not_queued_again(batch):
+    """The script passes its options on, besides its own."""
+    status, said = batch("source slurm/scaling.sh --config_file missing.json --ranks 1,2", "", SLURM_CPUS_PER_TASK="2")
+    assert status == 2 and "missing.json" in said and "Traceback" not in said and "requeue" not in said, said
+
+
+def test_a_scaling_that_is_asked_to_stop_is_queued_again(batch):
+    """The script turns a warning of the time limit into USR2 to the command."""
+    stop = "(until [ -e out/scaling.json ]; do command -p sleep 0.1; done; kill -USR1 $$) & "
+    words = "--config_file configs/smoke.json --ranks 1,2 --logdir out"
+    status, said = batch(f"{stop}source slurm/scaling.sh {words}", "command -p sleep 60")
+    assert status == 75 and "scontrol requeue 7" in said, said
