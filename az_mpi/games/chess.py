@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -91,17 +90,16 @@ class Rules(PositionGame):
         return states
 
     def untruncated(self) -> Rules:
-        longer = copy(self)
-        longer.max_plies = max(self.max_plies, PLIES_IN_PLAY)
-        return longer
+        truncated = TRUNCATED[int(self.by_material)]
+        return Rules(self.history, self.chess960, max(self.max_plies, PLIES_IN_PLAY), truncated)
 
-    def apply(self, state, action):
+    def apply(self, state: np.ndarray, action: int) -> None:
         if self.chess960 and state[OWN] == ZERO:
             set_up(state, self.setups[action])
         else:
             play_move(state, action)
 
-    def legal_actions(self, state, legal):
+    def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
         if self.chess960 and state[OWN] == ZERO:
             for number in range(len(self.setups)):
                 legal[number] = True
@@ -109,7 +107,7 @@ class Rules(PositionGame):
             rights, target = state[FLAGS] >> RIGHTS & BYTE, target_of(state[FLAGS])
             mark_legal(state[0], state[1], state[2], state[3], state[4], rights, target, legal)
 
-    def result(self, state):
+    def result(self, state: np.ndarray) -> tuple[bool, float]:
         if self.chess960 and state[OWN] == ZERO:
             return False, 0.0
         rights, target = state[FLAGS] >> RIGHTS & BYTE, target_of(state[FLAGS])
@@ -122,13 +120,13 @@ class Rules(PositionGame):
             return False, 0.0
         return True, 0.5 * np.sign(worth(state)) if self.by_material else 0.0
 
-    def current_player(self, state):
+    def current_player(self, state: np.ndarray) -> int:
         return np.int64(state[FLAGS] & np.uint64(1))
 
-    def observe(self, state, planes):
+    def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
         fill_planes(state, planes, self.history)
 
-    def canonical(self, state):
+    def canonical(self, state: np.ndarray) -> tuple[int, int]:
         """Return a hash of what the network sees. It does not see the colour of the player to move, so that a position
         and its mirror image for the other player are evaluated once."""
         return key_of(state, self.history), 0

@@ -12,6 +12,9 @@ in their direction in three steps (the fill of Kogge and Stone), all pieces of a
 import numpy as np
 from numba import njit
 
+# For what only compiled code calls: without the wrappers for Python, it compiles faster.
+kernel = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
 OWN, OTHER, STRAIGHT, DIAGONAL, SLOW = range(5)  # words of a state
 ROOK, BISHOP, QUEEN, PAWN, KNIGHT, KING = range(1, 7)  # kinds: bit 0 is of STRAIGHT, bit 1 DIAGONAL, bit 2 SLOW
 ACTION_KINDS = 73  # of each square: 8 directions by 7 distances, 8 jumps of knights, 9 moves that promote to less
@@ -65,7 +68,7 @@ _BYTES, _SHORTS = np.uint64(ALL // 257), np.uint64(ALL // 65537)
 _EACH_BYTE = np.uint64(ALL // 255)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def num_in(squares: int) -> int:
     """Return how many squares are in a set. LLVM knows this sum of bits, and uses the processor's own instruction."""
     squares = squares - ((squares >> ONE) & _BITS)
@@ -73,13 +76,13 @@ def num_in(squares: int) -> int:
     return np.int64((((squares + (squares >> FOUR)) & _NIBBLES) * _EACH_BYTE) >> np.uint64(56))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def first(squares: int) -> int:
     """Return the number of the first square in a set, 64 if it is empty."""
     return num_in((squares & (~squares + ONE)) - ONE)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def flipped(squares: int) -> int:
     """Return a set as the other player sees it: with the rows in the opposite order."""
     squares = (squares >> np.uint64(8)) & _BYTES | (squares & _BYTES) << np.uint64(8)
@@ -87,19 +90,19 @@ def flipped(squares: int) -> int:
     return squares >> HALF | squares << HALF
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def set_of(square: int) -> int:
     """Return the set of one square."""
     return ONE << np.uint64(square)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _step(squares, d):
     turn = TURN[d]
     return (squares << turn | squares >> (np.uint64(64) - turn)) & REACH[d]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reached(sliders, empty, d):
     """Return the squares that any of these pieces reaches in a direction, also those where it meets a piece."""
     turn = TURN[d]
@@ -112,7 +115,7 @@ def _reached(sliders, empty, d):
     return _step(sliders, d)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def attacked(own: int, other: int, straight: int, diagonal: int, slow: int) -> int:
     """Return the squares that the other player attacks, as if the king of the player to move were not there: where that
     king may not go."""
@@ -129,7 +132,7 @@ def attacked(own: int, other: int, straight: int, diagonal: int, slow: int) -> i
     return squares
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def checks_and_pins(own: int, other: int, straight: int, diagonal: int, slow: int) -> tuple[int, ...]:
     """Return (the pieces that give check, the squares where another piece than the king answers all checks, and the own
     pieces that shield the king in directions 0 and 4, 1 and 5, 2 and 6, 3 and 7)."""
@@ -182,7 +185,7 @@ def en_passant(own: int, other: int, straight: int, diagonal: int, slow: int, ta
     return legal
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _castling(own, other, straight, diagonal, slow, rights, danger, pins):
     """Return the rooks with which the player to move may castle now. rights: two numbers of four bits, the column + 1
     of the rook on the king's side and on the queen's side, 0 for none. danger: see `attacked`. pins: in the row."""
@@ -202,14 +205,14 @@ def _castling(own, other, straight, diagonal, slow, rights, danger, pins):
     return rooks
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _from_to(a, b):
     """Return the squares of a row from one to another one, with both."""
     low, high = min(a, b), max(a, b)
     return (ALL << np.uint64(low)) & (ALL >> np.uint64(63 - high))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def can_move(
     own: int, other: int, straight: int, diagonal: int, slow: int, rights: int, target: int
 ) -> tuple[bool, bool]:
@@ -240,7 +243,7 @@ def can_move(
     return can, checkers != ZERO
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mark(legal, goals, kind):
     """Set the actions of a kind that lead to each square of a set."""
     offset = OFFSET[kind]
@@ -249,7 +252,7 @@ def _mark(legal, goals, kind):
         goals &= goals - ONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _mark_pawns(legal, pawns, goals, d):
     """Set the pawns' actions in a direction, 7, 0 or 1, to those of `goals` that they reach."""
     to = _step(pawns, d) & goals
@@ -259,7 +262,7 @@ def _mark_pawns(legal, pawns, goals, d):
             _mark(legal, to & TOP, PROMOTIONS + 3 * ((d + 1) & 7) + k)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def mark_legal(
     own: int, other: int, straight: int, diagonal: int, slow: int, rights: int, target: int, legal: np.ndarray
 ) -> None:

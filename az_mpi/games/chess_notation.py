@@ -212,7 +212,7 @@ class _Action:
 
     __slots__ = "end", "is_castling", "kind", "number", "promoted", "start"
 
-    def __init__(self, words, number):
+    def __init__(self, words: list[int], number: int):
         self.number = number
         self.start, way = divmod(number, ACTION_KINDS)
         self.end = self.start + int(OFFSET[way])

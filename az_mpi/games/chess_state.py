@@ -6,9 +6,9 @@
   column + 1 of a pawn that may be taken en passant by a legal move, else 0; bits 32 and 33 how often the position was
   there before, up to 2; from bit 34 on, for each of the 8 positions before, the last one first, whether that one was
   there before it;
-- 6, counts: bits 0 to 7 the plies since a capture or a move of a pawn; 8 to 15 those since which positions can repeat, at
-  most 100; 16 to 31 all plies from where the game began; 32 to 39 those of them that are remembered, up to 8; from bit
-  48 on the number of the full move, as in FEN;
+- 6, counts: bits 0 to 7 the plies since a capture or a move of a pawn; 8 to 15 those since the oldest position that can
+  come back, at most 100; 16 to 31 all plies from where the game began; 32 to 39 those of them that can be undone, up to
+  8; from bit 48 on the number of the full move, as in FEN;
 - 7 to 31: the last 100 moves, 16 bits each, in a ring: the squares from and to as their player saw them, and what it
   takes to undo the move.
 
@@ -41,6 +41,7 @@ from az_mpi.games.chess_board import (
     en_passant,
     first,
     flipped,
+    kernel,
     num_in,
     set_of,
 )
@@ -59,14 +60,14 @@ _TWO_BITS, _DARK = np.uint64(3), np.uint64(0xAA55AA55AA55AA55)
 _WORTH = np.array([0, 5, 3, 9, 1, 3, 0])  # of each kind, where pieces are counted
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def kind_on(straight: int, diagonal: int, slow: int, square: int) -> int:
     """Return the kind of the piece on a square, 0 for none."""
     at = np.uint64(square)
     return np.int64(straight >> at & ONE | (diagonal >> at & ONE) << ONE | (slow >> at & ONE) << np.uint64(2))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _put(sets, square, kind):
     """Return STRAIGHT, DIAGONAL and SLOW with a kind of piece, or 0 for none, on a square."""
     at, word = np.uint64(square), np.uint64(kind)
@@ -79,20 +80,20 @@ def _put(sets, square, kind):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def target_of(flags: int) -> int:
     """Return the square where a pawn may be taken en passant, as a set."""
     column = flags >> TARGET & NIBBLE
     return set_of(np.int64(column) + 15) if column else ZERO
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _after_castling(row, is_kings):
     """Return the squares of the king and the rook after castling in the row that begins with the square `row`."""
     return (row + 6, row + 5) if is_kings else (row + 2, row + 3)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def play_move(state: np.ndarray, action: int) -> None:
     """Play a legal action."""
     own, other = state[OWN], state[OTHER]
@@ -132,7 +133,7 @@ def play_move(state: np.ndarray, action: int) -> None:
     _set_flags(state, left, flipped(target))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _rights_left(rights, kind, start, end):
     """Return the rights to castle after a move of a kind of piece."""
     if kind == KING:
@@ -146,7 +147,7 @@ def _rights_left(rights, kind, start, end):
     return rights
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count(state, move, is_final, loses_rights):
     """Remember a move, and set the counts after it. is_final: whether it captures, or moves a pawn."""
     flags, counts = state[FLAGS], state[COUNTS]
@@ -162,7 +163,7 @@ def _count(state, move, is_final, loses_rights):
     state[COUNTS] = quiet | safe << SAFE | (plies + ONE & SHORT) << PLIES | known << KNOWN | number << NUMBER
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _set_flags(state, rights, target):
     """Set the flags after a move. rights: to castle, of its player and then of the other one; target: the square that a
     pawn has passed over, as the player to move sees it, as a set."""
@@ -176,20 +177,20 @@ def _set_flags(state, rights, target):
     state[FLAGS] |= np.uint64(_repetitions(state)) << REPEATED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _move(state, slot):
     """Return the move in a slot of the ring."""
     slot = np.uint64(slot)
     return np.int64(state[MOVES + np.int64(slot >> np.uint64(2))] >> ((slot & _TWO_BITS) << np.uint64(4)) & SHORT)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _last_slot(state):
     """Return the slot of the last move."""
     return (np.int64(state[COUNTS] >> PLIES & SHORT) + REMEMBERED - 1) % REMEMBERED
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _repetitions(state):
     """Return how often the position was there before, up to 2. It can be one of `safe` plies ago only where each player
     has left and filled the same squares since then: only these positions are compared."""
@@ -208,7 +209,7 @@ def _repetitions(state):
     return found
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_same(state, plies):
     """Return whether the kinds of pieces are where they were some plies ago, none of which can have captured."""
     kinds = state[STRAIGHT], state[DIAGONAL], state[SLOW]
@@ -223,7 +224,7 @@ def _is_same(state, plies):
     return kinds[0] == state[STRAIGHT] and kinds[1] == state[DIAGONAL] and kinds[2] == state[SLOW]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _undone(mover, waiting, straight, diagonal, slow, move, turn):
     """Return these sets before a move of the player whose pieces are `mover`. turn: 0 if the sets are as this player
     sees them, 56 if they are as the other one does."""
@@ -245,7 +246,7 @@ def _undone(mover, waiting, straight, diagonal, slow, move, turn):
     return mover, waiting, kinds[0], kinds[1], kinds[2]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _earlier(own, other, straight, diagonal, slow, state, plies, slot):
     """Return the sets of a position, as the player to move in `state` sees them, a ply earlier: that many plies, from
     1 on, before `state`. slot: of the move between them."""
@@ -257,7 +258,7 @@ def _earlier(own, other, straight, diagonal, slow, state, plies, slot):
     return own, other, straight, diagonal, slow
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _fill(plane, squares):
     while squares:
         square = np.uint64(first(squares))
@@ -265,13 +266,13 @@ def _fill(plane, squares):
         squares &= squares - ONE
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _level(state):
     """Return how many squares of their plane the plies without a capture or pawn move fill."""
     return min(np.int64(state[COUNTS] & BYTE) * 64 // FIFTY_MOVES, 64)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def castling_rooks(flags: int) -> tuple[int, int]:
     """Return the rooks with which the player to move, and the other one, may still castle."""
     own = other = ZERO
@@ -282,7 +283,7 @@ def castling_rooks(flags: int) -> tuple[int, int]:
     return own, other
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fill_planes(state: np.ndarray, planes: np.ndarray, history: int) -> None:
     """Fill in the planes, uint8 [C, 8, 8], which are 0 before; see `chess.Rules.describe_planes`."""
     flags = state[FLAGS]
@@ -314,7 +315,7 @@ def fill_planes(state: np.ndarray, planes: np.ndarray, history: int) -> None:
     _fill(planes[beside + 3], ~ZERO >> (np.uint64(64) - level) if level else ZERO)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def key_of(state: np.ndarray, history: int) -> int:
     """Return a hash of what `fill_planes` shows."""
     flags = state[FLAGS]
@@ -335,7 +336,7 @@ def key_of(state: np.ndarray, history: int) -> int:
     return h
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def is_bare(state: np.ndarray) -> bool:
     """Return whether no play can lead to a mate: bare kings, with one knight or bishops on squares of one colour."""
     straight, diagonal, slow = state[STRAIGHT], state[DIAGONAL], state[SLOW]
@@ -354,9 +355,9 @@ def is_drawn(state: np.ndarray) -> bool:
     return is_late or np.int64(state[FLAGS] >> REPEATED & _TWO_BITS) >= THIRD_TIME or is_bare(state)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def worth(state: np.ndarray) -> int:
-    """Return by how much the pieces of the player to move count more: pawns 1, knights and bishops 3, rooks 5, queens 9."""
+    """Return by how much the pieces of the player to move count more: 9 a queen, 5 a rook, 3, 3, and 1 a pawn."""
     lead = 0
     for side in range(2):
         pieces = state[OWN + side]
@@ -367,7 +368,7 @@ def worth(state: np.ndarray) -> int:
     return lead
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def set_up(state: np.ndarray, kinds: np.ndarray) -> None:
     """Set up a start position of Chess960. kinds: of the pieces in each column."""
     found = ZERO, ZERO, ZERO
