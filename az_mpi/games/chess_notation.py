@@ -61,7 +61,7 @@ def start_positions() -> np.ndarray:
 
 
 def pieces_of(state: np.ndarray) -> tuple[str, ...]:
-    """Return the pieces of a state, [32], as FEN has them: 8 rows of 8 letters from the eighth rank on, " " for none."""
+    """Return the pieces of a state, [32], by the letters of FEN: 8 rows of 8 from the eighth rank on, " " for none."""
     own, other, *kinds = (int(word) for word in state[:5])
     is_black = int(state[FLAGS]) & 1
     rows = []
@@ -134,8 +134,8 @@ def from_fen(text: str, chess960: bool = False) -> np.ndarray:
     rights = rights[2:] + rights[:2] if is_black else rights
     state[FLAGS] = int(is_black) | sum(right << 8 + 4 * k for k, right in enumerate(rights))
     _set_target(state, rows, behind, is_black)
-    given = [int(count) if re.fullmatch(r"\d{1,5}", count, re.ASCII) else None for count in (quiet, number)]
-    plies, moves = (0, 1) if None in given else given  # operations of EPD in place of counts
+    has_counts = all(re.fullmatch(r"\d{1,5}", count, re.ASCII) for count in (quiet, number))  # EPD has others there
+    plies, moves = (int(quiet), int(number)) if has_counts else (0, 1)
     state[COUNTS] = min(plies, 255) | min(max(moves, 1), 2**16 - 1) << int(NUMBER)
     return state
 
@@ -250,7 +250,7 @@ def all_san(game: Rules, state: np.ndarray) -> dict[int, str]:
     if not actions:
         return {}
     after = game.play(np.repeat(state[None], len(actions), axis=0), np.array([one.number for one in actions]))
-    checks, can = _checks_both(after)[:, 0], game.legal(after).any(axis=1)
+    checks, can = _checks_both(after)[:, 0], np.asarray(game.legal(after).any(axis=1))
     return {
         one.number: _stem(one, words, actions) + ("+" if move else "#") * bool(check)
         for one, check, move in zip(actions, checks, can)
