@@ -36,7 +36,7 @@ class OthelloEndings(Solver):
             game,
             states,
             on_progress,
-            lambda state: _othello_values(state, game.legal(state[None])[0], game.cells, *game.directions),
+            lambda state: _othello_values(state, game.legal(state[None])[0], game.cells, game.steps, game.has_next),
         )
 
 

@@ -150,7 +150,7 @@ class Game(ABC):
     # does, int32 [H*W]. None: both see it alike.
     other_view: np.ndarray | None = None
     sgf_number = 0  # of the game in SGF files, "GM"; 0: it has none
-    entries: Any = None  # the addresses of its compiled functions, see `PositionGame`; None: it takes batches
+    has_entries = False  # whether compiled code may call the functions `entries` of a `PositionGame`
     solver = ""  # the name of its exact solver, as in `evaluate.solver`; "": there is none
     # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and
     # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].

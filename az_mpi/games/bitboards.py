@@ -11,14 +11,15 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.games.base import OWN_AND_OTHER, Board, Game, owners
+from az_mpi.games.base import OWN_AND_OTHER, Board, owners
+from az_mpi.games.position_game import PositionGame
 from az_mpi.games.winning_cells import Cells
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SEED = 20261123  # of the numbers that keys are made of
 
 
-class BitboardGame(Game):
+class BitboardGame(PositionGame):
     """A board of rows x columns cells.
 
     order: int32 [V, N]. Cell v of the network's input, as player p sees it, is cell order[p % V, v] of the board; V is
@@ -56,12 +57,16 @@ class BitboardGame(Game):
         numbers = [str(row + 1) for row in range(rows)]
         self.labels = tuple(letters[:columns]), tuple(numbers[::-1] if upwards else numbers)
 
-    def initial(self, n: int) -> np.ndarray:
-        return np.zeros((n, self.state_size), self.state_dtype)
+    def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
+        """Own stones, then the other player's; the planes after these two stay 0."""
+        self.observe_stones(state, planes)
 
-    def planes(self, states: np.ndarray) -> np.ndarray:
-        """Own stones, then the other player's; the planes after these two are 0."""
-        return unpack(states, self.order, self.view(states), 2, self.planes_shape[0]).reshape(-1, *self.planes_shape)
+    def observe_stones(self, state: np.ndarray, planes: np.ndarray) -> None:
+        """Set the first two planes."""
+        view = self.seen_by(state)
+        for p in range(2):
+            for j in range(self.cells):
+                planes[p, j // self.columns, j % self.columns] = holds(state, p * self.words, self.order[view, j])
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
         return OWN_AND_OTHER, self.describe_rows()
@@ -74,16 +79,35 @@ class BitboardGame(Game):
             f"{columns[0]}"
         )
 
-    def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return smallest_keys(states, self._key_words, self.view(states), self.beside_stones(states))
+    def canonical(self, state: np.ndarray) -> tuple[int, int]:
+        """The key of an image is the exclusive or of the words of its stones, see `_words_of_images`."""
+        image, words = np.empty(len(self.symmetry_cells), np.uint64), self._key_words[self.seen_by(state)]
+        for k in range(len(image)):
+            image[k] = 0
+        for p in range(words.shape[0]):
+            for w in range(self.words):
+                bits = self.cells_of(state, p, w)
+                while bits:
+                    j = 64 * w + lowest(bits)
+                    for k in range(len(image)):
+                        image[k] ^= words[p, j, k]
+                    bits &= bits - np.uint64(1)
+        best = 0
+        for k in range(len(image)):
+            best = k if image[k] < image[best] else best
+        return mix(image[best] + mix(self.beside_stones(state))), best
 
-    def view(self, states: np.ndarray) -> np.ndarray:
-        """Return the row of `order` for each state, int8 [B]."""
-        return np.zeros(len(states), np.int8) if len(self.order) == 1 else self.to_play(states)
+    def cells_of(self, state: np.ndarray, which: int, w: int) -> int:
+        """Return word w of a set of cells."""
+        return np.uint64(state[which * self.words + w])
 
-    def beside_stones(self, states: np.ndarray) -> np.ndarray:
-        """Return what else but sets of cells the planes show, as a number for each state, uint64 [B]."""
-        return np.zeros(len(states), np.uint64)
+    def seen_by(self, state: np.ndarray) -> int:
+        """Return the row of `order` for the player to move."""
+        return self.current_player(state) if len(self.order) == 2 else 0
+
+    def beside_stones(self, state: np.ndarray) -> int:
+        """Return what else but sets of cells the planes show, as a number."""
+        return np.uint64(0)
 
     def cell_name(self, cell: int) -> str:
         """Return the column and the row of a cell of the board, such as "b3"."""
@@ -91,9 +115,8 @@ class BitboardGame(Game):
 
     def board(self, state: np.ndarray) -> Board:
         states = np.ascontiguousarray(state)[None]
-        as_it_is = np.arange(self.cells, dtype=np.int32)[None]
-        stones = unpack(states, as_it_is, np.zeros(1, np.int8), 2, 2).reshape(2, self.rows, self.columns)
-        players = owners(stones, self.to_play(states)[0])
+        stones = [[holds(states[0], p * self.words, cell) for cell in range(self.cells)] for p in range(2)]
+        players = owners(np.array(stones, np.uint8).reshape(2, self.rows, self.columns), self.to_play(states)[0])
         won = self.winning_cells(players) if self.terminal(states)[0][0] else ()
         return Board(players, (), self.shape, *self.labels, edges=self.edges, won=won)
 
@@ -123,58 +146,41 @@ def _words_of_images(symmetry_cells, order, num_sets):
 
 
 @njit(cache=True, nogil=True)
-def unpack(states: np.ndarray, order: np.ndarray, view: np.ndarray, num_sets: int, num_planes: int) -> np.ndarray:
-    """Return the first `num_sets` sets of cells as planes, uint8 [B, num_planes, N]; the planes after them are 0."""
-    cells = order.shape[1]
-    words = (cells + 63) // 64
-    planes = np.zeros((len(states), num_planes, cells), np.uint8)
-    for b in range(len(states)):
-        for p in range(num_sets):
-            for j in range(cells):
-                c = order[view[b], j]
-                planes[b, p, j] = (np.uint64(states[b, p * words + (c >> 6)]) >> np.uint64(c & 63)) & np.uint64(1)
-    return planes
+def holds(state: np.ndarray, first: int, cell: int) -> bool:
+    """Return whether a set of cells of a state has this cell. first: the set's first number in the state."""
+    return (np.uint64(state[first + (cell >> 6)]) >> np.uint64(cell & 63)) & np.uint64(1) != np.uint64(0)
 
 
 @njit(cache=True, nogil=True)
-def empty_cells(states: np.ndarray, order: np.ndarray, view: np.ndarray, num_actions: int) -> np.ndarray:
-    """Return which cells of the network's input hold no stone, bool [B, num_actions]; actions from N on are False."""
-    cells = order.shape[1]
-    words = (cells + 63) // 64
-    empty = np.zeros((len(states), num_actions), np.bool_)
-    for b in range(len(states)):
-        for j in range(cells):
-            c = order[view[b], j]
-            stones = np.uint64(states[b, c >> 6]) | np.uint64(states[b, words + (c >> 6)])
-            empty[b, j] = (stones >> np.uint64(c & 63)) & np.uint64(1) == 0
-    return empty
+def is_empty(state: np.ndarray, words: int, cell: int) -> bool:
+    """Return whether there is no stone on a cell. words: of a set of cells."""
+    return not holds(state, 0, cell) and not holds(state, words, cell)
 
 
 @njit(cache=True, nogil=True)
-def smallest_keys(
-    states: np.ndarray, words_of_images: np.ndarray, view: np.ndarray, beside: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return `Game.canonical_key`: (keys uint64 [B], symmetry int64 [B]). The key of an image is the exclusive or of
-    the words of its stones. words_of_images: `_words_of_images`; beside: uint64 [B], `BitboardGame.beside_stones`."""
-    _, num_sets, cells, symmetries = words_of_images.shape
-    words = (cells + 63) // 64
-    keys = np.empty(len(states), np.uint64)
-    best = np.zeros(len(states), np.int64)
-    image = np.empty(symmetries, np.uint64)
-    for b in range(len(states)):
-        image[:] = 0
-        for p in range(num_sets):
-            for w in range(words):
-                bits = np.uint64(states[b, p * words + w])
-                j = 64 * w
-                while bits:
-                    if bits & np.uint64(1):
-                        for k in range(symmetries):
-                            image[k] ^= words_of_images[view[b], p, j, k]
-                    bits >>= np.uint64(1)
-                    j += 1
-        for k in range(symmetries):
-            if image[k] < image[best[b]]:
-                best[b] = k
-        keys[b] = mix(image[best[b]] + mix(beside[b]))
-    return keys, best
+def put(state: np.ndarray, first: int, cell: int) -> None:
+    """Put a stone on a cell of the set of cells that begins with number `first` of the state."""
+    state[first + (cell >> 6)] |= state.dtype.type(1) << state.dtype.type(cell & 63)
+
+
+@njit(cache=True, nogil=True)
+def change_sides(state: np.ndarray, words: int) -> None:
+    """Exchange the stones of the player to move and those of the other one."""
+    for w in range(words):
+        state[w], state[words + w] = state[words + w], state[w]
+
+
+@njit(cache=True, nogil=True)
+def count(stones: int) -> int:
+    """Return the number of stones in a bitboard of 64 bits."""
+    stones = np.uint64(stones)
+    stones -= (stones >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    stones = (stones & np.uint64(0x3333333333333333)) + ((stones >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    stones = (stones + (stones >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((stones * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(cache=True, nogil=True)
+def lowest(bits: int) -> int:
+    """Return the number of the lowest bit that is set in a word, which is not 0."""
+    return count(~bits & (bits - np.uint64(1)))

@@ -7,10 +7,9 @@ Both players see the board, and count actions, as if their pieces moved up: for 
 from collections.abc import Sequence
 
 import numpy as np
-from numba import njit
 
 from az_mpi.games.base import require
-from az_mpi.games.bitboards import BitboardGame, packed, unpack
+from az_mpi.games.bitboards import BitboardGame, holds, is_empty, packed
 
 _ONE = np.uint64(1)
 
@@ -50,66 +49,37 @@ class Rules(BitboardGame):
     def initial(self, n: int) -> np.ndarray:
         return np.tile(np.array(self._start, np.uint64), (n, 1))
 
-    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        return _play(states, np.ascontiguousarray(actions, np.int64), self.order, self.columns)
+    def apply(self, state: np.ndarray, action: int) -> None:
+        start = action // 3
+        end = start - self.columns + action % 3 - 1
+        order = self.order[self.current_player(state)]
+        from_cell, to_cell = _ONE << np.uint64(order[start]), _ONE << np.uint64(order[end])
+        state[0], state[1] = state[1] & ~to_cell, state[0] & ~from_cell | to_cell
+        state[2] ^= _ONE
 
-    def legal(self, states: np.ndarray) -> np.ndarray:
-        return _legal(unpack(states, self.order, self.view(states), 2, 2), self.columns)
+    def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
+        order = self.order[self.current_player(state)]
+        for start in range(self.columns, self.cells):
+            if holds(state, 0, order[start]):
+                column, ahead = start % self.columns, start - self.columns
+                legal[3 * start] = column > 0 and not holds(state, 0, order[ahead - 1])
+                legal[3 * start + 1] = is_empty(state, 1, order[ahead])
+                legal[3 * start + 2] = column < self.columns - 1 and not holds(state, 0, order[ahead + 1])
 
-    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _terminal(states, self.cells, self.columns)
+    def result(self, state: np.ndarray) -> tuple[bool, float]:
+        row = (_ONE << np.uint64(self.columns)) - _ONE
+        last_row = row if state[2] else row << np.uint64(self.cells - self.columns)  # of the one who just moved
+        lost = state[0] == 0 or state[1] & last_row != 0
+        return lost, -1.0 if lost else 0.0
+
+    def current_player(self, state: np.ndarray) -> int:
+        return np.int64(state[2])
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
         rows = "; player 1 sees it turned by half a turn, so that the pieces of the player to move always move up"
         return ("pieces of the player to move", "pieces of the other player"), self.describe_rows() + rows
 
-    def to_play(self, states: np.ndarray) -> np.ndarray:
-        return states[:, 2].astype(np.int8)
-
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         start, direction = divmod(int(action), 3)
         cells = self.order[int(np.asarray(state)[2])][[start, start - self.columns + direction - 1]]
         return "".join(map(self.cell_name, cells))
-
-
-@njit(cache=True, nogil=True)
-def _play(states, actions, order, columns):
-    after = np.empty_like(states)
-    for b in range(len(states)):
-        player = states[b, 2]
-        start = actions[b] // 3
-        end = start - columns + actions[b] % 3 - 1
-        from_cell = _ONE << np.uint64(order[player, start])
-        to_cell = _ONE << np.uint64(order[player, end])
-        after[b, 0] = states[b, 1] & ~to_cell
-        after[b, 1] = states[b, 0] & ~from_cell | to_cell
-        after[b, 2] = player ^ _ONE
-    return after
-
-
-@njit(cache=True, nogil=True)
-def _legal(planes, columns):
-    """planes: uint8 [B, 2, N], the player's pieces and the other one's, as the player sees them."""
-    cells = planes.shape[2]
-    legal = np.zeros((len(planes), 3 * cells), np.bool_)
-    for b in range(len(planes)):
-        for start in range(columns, cells):
-            if planes[b, 0, start]:
-                column = start % columns
-                ahead = start - columns
-                legal[b, 3 * start] = column > 0 and not planes[b, 0, ahead - 1]
-                legal[b, 3 * start + 1] = not (planes[b, 0, ahead] or planes[b, 1, ahead])
-                legal[b, 3 * start + 2] = column < columns - 1 and not planes[b, 0, ahead + 1]
-    return legal
-
-
-@njit(cache=True, nogil=True)
-def _terminal(states, cells, columns):
-    ended = np.zeros(len(states), np.bool_)
-    value = np.zeros(len(states), np.float32)
-    row = (_ONE << np.uint64(columns)) - _ONE
-    for b in range(len(states)):
-        last_row = row if states[b, 2] else row << np.uint64(cells - columns)  # of the one who just moved
-        if states[b, 0] == 0 or states[b, 1] & last_row:
-            ended[b], value[b] = True, -1.0
-    return ended, value

@@ -34,12 +34,13 @@ _NUMBERS = itertools.count()  # of types: an id could be that of an object that 
 class Self:
     """Stands for a game, as `self`, in the compiled code of its functions: a constant, whose attributes are too.
 
-    layouts: of each rule, (shape, dtype) of the arrays that it takes. make: the `njit` of the functions."""
+    name: of the module of the rules. layouts: of each rule, (shape, dtype) of the arrays that it takes. make: the
+    `njit` of the functions."""
 
-    def __init__(self, game: Game, layouts: dict, make: Any):
+    def __init__(self, game: Game, name: str, layouts: dict, make: Any):
         self._game, self.layouts, self._make, self._methods = game, layouts, make, {}
         self.error: Exception | None = None  # of the compilation of a function: Numba's own one tells less
-        self.type = SelfType(self)
+        self.type = SelfType(self, name)
 
     def find(self, name: str) -> Any:
         """Return an attribute of the game for compiled code: a number, an array, a tuple of numbers, or one of its
@@ -54,11 +55,12 @@ class Self:
 
 
 class SelfType(types.Opaque):
-    """Numba's type of a `Self`: each has one of its own, so that functions are compiled for one game alone."""
+    """Numba's type of a `Self`: each has one of its own, so that functions are compiled for one game alone. Its name is
+    in those of the functions: two that one process loads from the cache must not have the same."""
 
-    def __init__(self, me: Self):
+    def __init__(self, me: Self, name: str):
         self.me = me
-        super().__init__(f"rules_{next(_NUMBERS)}")
+        super().__init__(f"{name}_{next(_NUMBERS)}")
 
 
 class MethodType(types.Callable, types.Opaque):
@@ -132,7 +134,7 @@ def compiled(game: Game) -> Entries:
         module = sys.modules[name] = python_types.ModuleType(name)  # so that Numba's cache tells games apart
         # Of a user's own game: code that is wrong could write outside of its arrays without the check.
         options = {"boundscheck": own, "error_model": "python" if own else "numpy", "nogil": True}
-        me = Self(game, layouts, njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options))
+        me = Self(game, name, layouts, njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options))
         vars(module).update(ME=me, write_addresses=write_addresses)
         try:
             entries = python_types.FunctionType(_entries.__code__, vars(module))
@@ -155,8 +157,15 @@ def _layouts(game):
     state = (game.state_size,), np.dtype(game.state_dtype)
     return {name: (state,) for name in RULES} | {
         "legal_actions": (state, ((game.num_actions,), np.dtype(np.bool_))),
-        "observe": (state, (tuple(game.planes_shape), np.dtype(game.planes_dtype))),
+        "observe": (state, (observed(game), np.dtype(game.planes_dtype))),
     }
+
+
+def observed(game: Game) -> tuple[int, ...]:
+    """Return the shape of the planes that `observe` sets. A class with planes of its own for batches may ask a class
+    above it for fewer planes than it has itself."""
+    kind = next(kind for kind in type(game).__mro__ if "observe" in vars(kind))
+    return tuple(vars(kind).get("planes_shape", game.planes_shape))
 
 
 def _cannot_compile(game, error):

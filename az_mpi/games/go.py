@@ -1,26 +1,30 @@
 """Go on bitboards, with what the rules need to be fast kept in the state.
 
-A state is (own stones, opponent's stones, points where the player to move may play, turn, the hashes of the last
-REMEMBERED positions, the newest first). turn: bit 0 the player to move, bit 1 whether the move before was a pass, bit 2
-whether the two before were; from bit 8 on the number of plies. Player 0 is Black.
-Shapes: B batch, N points, W words of a set of points. In kernels a board has a border all round: int8 [(size + 2)^2].
+A state is (own stones, opponent's stones, marks, turn, the hashes of the last REMEMBERED positions, the newest first).
+An empty point is marked if the player to move may play there, a stone if its chain has a single liberty. turn: bit 0
+the player to move, bit 1 whether the move before was a pass, bit 2 whether the two before were, bit 3 whether stones
+are marked: states of earlier versions have no such marks; from bit 8 on the number of plies. Player 0 is Black.
+Shapes: B batch, N points, W words of a set of points.
 """
 
 from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
-from numba import njit
 
 from az_mpi.games.base import OWN_AND_OTHER, require
-from az_mpi.games.bitboards import BitboardGame, packed
+from az_mpi.games.bitboards import BitboardGame, count, holds, is_empty, lowest, packed
 from az_mpi.games.state_text import stones_from_text, stones_to_text
 from az_mpi.games.symmetry import dihedral
 
 REMEMBERED = 16
 PLIES_IN_PLAY = 1024  # where no training limits a game; each search keeps paths of that length
-EMPTY, BORDER = 2, 3  # on a board in a kernel; 0 and 1 are the players' stones
-_PASSED, _TWO_PASSES, _PLY = 2, 4, 8
+_PASSED, _TWO_PASSES, _MARKED, _PLY = np.uint64(2), np.uint64(4), np.uint64(8), np.uint64(8)
+_SLOTS = 1024
+# The sets of points, [7, W], that a move works with: the stones of the player who moves and of the other one, empty
+# points, those of the stones whose chain has a single liberty, and two for changing needs.
+OWN, OTHER, FREE, OWN_LAST, OTHER_LAST, CHAIN, FOUND = range(7)
+_NONE, _ONE, _ALL = np.uint64(0), np.uint64(1), 1000
 
 
 class Rules(BitboardGame):
@@ -48,7 +52,18 @@ class Rules(BitboardGame):
         self.name = f"go(size={size},komi={komi:g}{limit})"
         self.num_actions, self.state_size = self.cells + 1, 3 * self.words + 1 + REMEMBERED
         self.symmetry_actions = np.pad(symmetries, ((0, 0), (0, 1)), constant_values=self.cells)
-        self._hash_words = np.random.default_rng(1).integers(2**64, size=(2, (size + 2) ** 2), dtype=np.uint64)
+        # For the rules: the points of the board, those with a point to the left, and to the right; what a stone of each
+        # player on each point adds to the hash of a position; and where such a word is in a table of open addressing.
+        column = np.arange(self.cells) % size
+        self._points, self._has_left, self._has_right = packed(np.stack([column >= 0, column > 0, column < size - 1]))
+        words = np.random.default_rng(1).integers(2**64, size=(2, size + 2, size + 2), dtype=np.uint64)
+        self._hash_words = words[:, 1:-1, 1:-1].reshape(2, -1)
+        self._point_at = np.full((2, _SLOTS), -1, np.int16)
+        for player, words in enumerate(self._hash_words):
+            for point, slot in enumerate((words % _SLOTS).astype(int)):
+                while self._point_at[player, slot] >= 0:
+                    slot = (slot + 1) % _SLOTS
+                self._point_at[player, slot] = point
 
     def untruncated(self) -> "Rules":
         longer = copy(self)
@@ -60,23 +75,193 @@ class Rules(BitboardGame):
         states[:, 2 * self.words : 3 * self.words] = packed(np.full(self.cells, self.cells > 1))
         return states
 
-    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        return _play(states, np.ascontiguousarray(actions, np.int64), self.rows, self._hash_words)
+    def apply(self, state: np.ndarray, action: int) -> None:
+        words, turn, sets = self.words, 3 * self.words, self.sets_of(state)
+        player, passed = state[turn] & _ONE, state[turn] & _PASSED
+        state[turn] = ((state[turn] >> _PLY) + _ONE) << _PLY | _MARKED | _ONE - player
+        if action < self.cells:
+            key = state[turn + 1] ^ self.put_stone(sets, np.int64(player), action)
+            for k in range(len(state) - 1, turn + 1, -1):
+                state[k] = state[k - 1]
+            state[turn + 1] = key
+        else:
+            state[turn] |= _PASSED | _TWO_PASSES if passed else _PASSED
+        for w in range(words):
+            state[w], state[words + w] = sets[OTHER, w], sets[OWN, w]
+            sets[CHAIN, w] = sets[FREE, w] | sets[OTHER, w] & ~sets[OTHER_LAST, w] | sets[OWN_LAST, w]
+        for w in range(words):  # a move is legal if its stone has a liberty, or lives with a chain, or takes one
+            sets[FOUND, w] = sets[FREE, w] & self.beside(sets, OWN_LAST, w)
+            state[2 * words + w] = sets[FREE, w] & self.beside(sets, CHAIN, w)
+        self.forbid_repeats(state, sets, 1 - np.int64(player))
+        for w in range(words):
+            state[2 * words + w] |= sets[OWN_LAST, w] | sets[OTHER_LAST, w]
 
-    def legal(self, states: np.ndarray) -> np.ndarray:
-        return _legal(states, self.cells)
+    def sets_of(self, state: np.ndarray) -> np.ndarray:
+        """Return the sets of points that a move works with."""
+        sets = np.empty((7, self.words), np.uint64)
+        for w in range(self.words):
+            own, other, marks = state[w], state[self.words + w], state[2 * self.words + w]
+            sets[OWN, w], sets[OTHER, w], sets[FREE, w] = own, other, self._points[w] & ~(own | other)
+            sets[OWN_LAST, w], sets[OTHER_LAST, w] = own & marks, other & marks
+        if not state[3 * self.words] & _MARKED:
+            for stones in range(2):
+                for point in range(self.cells):
+                    if holds(state, stones * self.words, point):
+                        self.begin(sets, point)
+                        if self.grow(sets, stones, 2) == 1:
+                            self.join(sets, OWN_LAST + stones)
+        return sets
 
-    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _terminal(states, self.rows, float(self.komi), self.max_plies)
+    def put_stone(self, sets: np.ndarray, player: int, point: int) -> int:
+        """Put a stone of the player who moves on a point and take what it captures. Return how the hash changes."""
+        stone, key = _ONE << np.uint64(point & 63), self._hash_words[player, point]
+        sets[OWN, point >> 6] |= stone
+        sets[FREE, point >> 6] ^= stone
+        self.begin(sets, point)
+        for w in range(self.words):
+            sets[FOUND, w] = self.beside(sets, CHAIN, w) & (sets[OTHER, w] | sets[OWN_LAST, w])
+        for w in range(self.words):
+            while sets[FOUND, w] & sets[OTHER, w]:
+                self.begin(sets, 64 * w + lowest(sets[FOUND, w] & sets[OTHER, w]))
+                liberties = self.grow(sets, OTHER, 2)
+                for v in range(self.words):
+                    sets[FOUND, v] &= ~sets[CHAIN, v]
+                if liberties == 1:
+                    self.join(sets, OTHER_LAST)
+                elif liberties == 0:
+                    key ^= self.hash_of(sets, 1 - player)
+                    self.leave(sets, OTHER)
+                    self.leave(sets, OTHER_LAST)
+                    self.join(sets, FREE)
+                    for v in range(self.words):  # own chains that gain liberties
+                        sets[FOUND, v] |= self.beside(sets, CHAIN, v) & sets[OWN_LAST, v]
+        for w in range(self.words):
+            sets[CHAIN, w] = sets[FOUND, w]
+        self.grow(sets, OWN_LAST, _ALL)
+        self.leave(sets, OWN_LAST)
+        self.begin(sets, point)
+        if self.grow(sets, OWN, 2) == 1:
+            self.join(sets, OWN_LAST)
+        return key
+
+    def forbid_repeats(self, state: np.ndarray, sets: np.ndarray, player: int) -> None:
+        """Take the mark off the points where a stone would bring back a position. FOUND: where it captures."""
+        first = 3 * self.words + 1
+        key = state[first]
+        for k in range(first + 1, first + REMEMBERED):  # a move that captures nothing adds one word to the hash
+            slot = np.int64((key ^ state[k]) % np.uint64(_SLOTS))
+            while self._point_at[player, slot] >= 0:
+                point = self._point_at[player, slot]
+                if self._hash_words[player, point] == key ^ state[k] and not holds(sets[FOUND], 0, point):
+                    state[2 * self.words + (point >> 6)] &= ~(_ONE << np.uint64(point & 63))
+                slot = (slot + 1) % _SLOTS
+        for w in range(self.words):
+            rest = sets[FOUND, w]
+            while rest:
+                self.begin(sets, 64 * w + lowest(rest))
+                self.grow(sets, OWN_LAST, _ALL)
+                sets[CHAIN, w] ^= rest & (~rest + _ONE)
+                after = key ^ self._hash_words[player, 64 * w + lowest(rest)] ^ self.hash_of(sets, 1 - player)
+                for k in range(first, first + REMEMBERED):
+                    if state[k] == after:
+                        state[2 * self.words + w] &= ~(rest & (~rest + _ONE))
+                rest &= rest - _ONE
+
+    def beside(self, sets: np.ndarray, which: int, w: int) -> int:
+        """Return word w of the points beside those of a set; bits after the last point mean nothing."""
+        size, rest = np.uint64(self.rows), np.uint64(64 - self.rows)
+        here = sets[which, w]
+        before = sets[which, w - 1] if w > 0 else _NONE
+        after = sets[which, w + 1] if w + 1 < self.words else _NONE
+        level = (here << _ONE | before >> np.uint64(63)) & self._has_left[w]
+        level |= (here >> _ONE | after << np.uint64(63)) & self._has_right[w]
+        return level | here << size | before >> rest | here >> size | after << rest
+
+    def grow(self, sets: np.ndarray, stones: int, enough: int) -> int:
+        """Add to CHAIN the points of a set that hang together with it. Return the number of its liberties; when it has
+        `enough` of them, the rest of the chain is left out."""
+        while True:
+            liberties, more = 0, _NONE
+            for w in range(self.words):
+                near = self.beside(sets, CHAIN, w)
+                liberties += count(near & sets[FREE, w])
+                new = near & sets[stones, w] & ~sets[CHAIN, w]
+                sets[CHAIN, w] |= new
+                more |= new
+            if liberties >= enough or not more:
+                return liberties
+
+    def begin(self, sets: np.ndarray, point: int) -> None:
+        """Make CHAIN a single point."""
+        for w in range(self.words):
+            sets[CHAIN, w] = _NONE
+        sets[CHAIN, point >> 6] = _ONE << np.uint64(point & 63)
+
+    def join(self, sets: np.ndarray, which: int) -> None:
+        """Add CHAIN to a set."""
+        for w in range(self.words):
+            sets[which, w] |= sets[CHAIN, w]
+
+    def leave(self, sets: np.ndarray, which: int) -> None:
+        """Take CHAIN off a set."""
+        for w in range(self.words):
+            sets[which, w] &= ~sets[CHAIN, w]
+
+    def hash_of(self, sets: np.ndarray, player: int) -> int:
+        """Return what stones of a player on the points of CHAIN add to a hash."""
+        key = _NONE
+        for w in range(self.words):
+            bits = sets[CHAIN, w]
+            while bits:
+                key ^= self._hash_words[player, 64 * w + lowest(bits)]
+                bits &= bits - _ONE
+        return key
+
+    def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
+        for w in range(self.words):
+            may = self.cells_of(state, 2, w)
+            for j in range(64 * w, min(64 * w + 64, self.cells)):
+                legal[j] = may >> np.uint64(j & 63) & _ONE
+        legal[self.cells] = True
+
+    def cells_of(self, state: np.ndarray, which: int, w: int) -> int:
+        word = state[which * self.words + w]
+        return word & ~(state[w] | state[self.words + w]) if which == 2 else word
+
+    def result(self, state: np.ndarray) -> tuple[bool, float]:
+        turn = state[3 * self.words]
+        if not turn & _TWO_PASSES and turn >> _PLY < np.uint64(self.max_plies):
+            return False, 0.0
+        sets, lead = self.sets_of(state), 0
+        for stones in range(2):
+            for w in range(self.words):
+                sets[CHAIN, w] = self.beside(sets, stones, w) & sets[FREE, w]
+            self.grow(sets, FREE, _ALL)
+            for w in range(self.words):
+                lead += (1 - 2 * stones) * count(sets[CHAIN, w] | sets[stones, w])
+        sign = 1 - 2 * self.current_player(state)
+        return True, sign * np.sign(sign * lead - self.komi)
+
+    def current_player(self, state: np.ndarray) -> int:
+        return np.int64(state[3 * self.words] & _ONE)
 
     def is_cut(self, state: np.ndarray) -> bool:
-        return not self._turn(np.asarray(state)[None])[0] & np.uint64(_TWO_PASSES)
+        return not np.asarray(state)[3 * self.words] & _TWO_PASSES
 
     def lead(self, states: np.ndarray) -> np.ndarray:
-        return _owners(states, self.rows).sum(axis=(1, 2), dtype=np.float32) - np.float32(self.komi)
+        return self._owners(states).sum(axis=(1, 2), dtype=np.float32) - np.float32(self.komi)
 
     def ownership(self, states: np.ndarray, player: int) -> np.ndarray:
-        return _owners(states, self.rows) * np.int8(1 - 2 * player)
+        return self._owners(states) * np.int8(1 - 2 * player)
+
+    def _owners(self, states):
+        """Return whose area each point is, int8 [B, size, size]: 1 player 0's, -1 player 1's, 0 nobody's."""
+        own, other = np.moveaxis(self.planes(states)[:, :2] > 0, 1, 0)
+        black = (self.to_play(states) == 0)[:, None, None]
+        reached = [
+            _reached(stones, ~(own | other)) for stones in (np.where(black, own, other), np.where(black, other, own))
+        ]
+        return reached[0].astype(np.int8) - reached[1]
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
         return (
@@ -86,25 +271,18 @@ class Rules(BitboardGame):
             "1 everywhere if the other player has just passed",
         ), self.describe_rows()
 
-    def to_play(self, states: np.ndarray) -> np.ndarray:
-        return (self._turn(states) & np.uint64(1)).astype(np.int8)
-
-    def _turn(self, states):
-        return states[:, 3 * self.words]
-
-    def planes(self, states: np.ndarray) -> np.ndarray:
+    def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
         """Own stones, the other player's, empty points where the player to move may not play; ones where Black is to
         move, ones after a pass."""
-        planes = super().planes(states)
-        turn = self._turn(states)
-        flat = planes.reshape(len(states), 5, -1)
-        flat[:, 2, :] = (flat[:, 0] | flat[:, 1] | _legal(states, self.cells)[:, :-1]) == 0
-        planes[:, 3] = (~turn & np.uint64(1))[:, None, None]
-        planes[:, 4] = (turn >> np.uint64(1) & np.uint64(1))[:, None, None]
-        return planes
+        self.observe_stones(state, planes)
+        for j in range(self.cells):
+            may_not = is_empty(state, self.words, j) and not holds(state, 2 * self.words, j)
+            planes[2, j // self.rows, j % self.rows] = may_not
+            planes[3, j // self.rows, j % self.rows] = 1 - self.current_player(state)
+            planes[4, j // self.rows, j % self.rows] = state[3 * self.words] & _PASSED != _NONE
 
-    def beside_stones(self, states: np.ndarray) -> np.ndarray:
-        return self._turn(states) & np.uint64(3)
+    def beside_stones(self, state: np.ndarray) -> int:
+        return state[3 * self.words] & np.uint64(3)
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return self.cell_name(action) if action < self.cells else "pass"
@@ -136,216 +314,12 @@ class Rules(BitboardGame):
         return state[0]
 
 
-@njit(cache=True, nogil=True)
-def _unpack(state, size, board):
-    """Fill in a board from a state."""
-    words = (size * size + 63) // 64
-    player = np.int64(state[3 * words] & np.uint64(1))
-    board[:] = BORDER
-    for r in range(size):
-        for c in range(size):
-            j = r * size + c
-            w = j >> 6
-            bit = np.uint64(j & 63)
-            stone = EMPTY
-            if state[w] >> bit & np.uint64(1):
-                stone = player
-            elif state[words + w] >> bit & np.uint64(1):
-                stone = 1 - player
-            board[(r + 1) * (size + 2) + c + 1] = stone
-
-
-@njit(cache=True, nogil=True)
-def _region(board, start, mark, seen, stack, wide):
-    """Find the points of `start`'s colour that hang together with it: mark them with `mark` in `seen` and list them in
-    `stack`. Return (their number; 1 if a stone of player 0 is beside them, plus 2 if one of player 1 is; an empty point
-    beside them, or 0; whether there is another one)."""
-    colour = board[start]
-    count = 1
-    k = 0
-    touches = 0
-    liberty = 0
-    more = False
-    stack[0], seen[start] = start, mark
-    while k < count:
-        p = stack[k]
-        k += 1
-        for q in (p - wide, p - 1, p + 1, p + wide):
-            if board[q] == colour:
-                if seen[q] != mark:
-                    seen[q] = mark
-                    stack[count] = q
-                    count += 1
-            elif board[q] == EMPTY:
-                more |= liberty > 0 and liberty != q
-                liberty = q
-            elif board[q] != BORDER:
-                touches |= 1 << board[q]
-    return count, touches, liberty, more
-
-
-@njit(cache=True, nogil=True)
-def _put(board, p, player, key, seen, stack, wide, hash_words):
-    """Put a stone on the board, in place, take off what it captures, and return the position's new hash."""
-    board[p] = player
-    key ^= hash_words[player, p]
-    seen[:] = -1
-    for q in (p - wide, p - 1, p + 1, p + wide):
-        if board[q] == 1 - player:
-            count, _, liberty, _ = _region(board, q, q, seen, stack, wide)
-            for i in range(count if liberty == 0 else 0):
-                board[stack[i]] = EMPTY
-                key ^= hash_words[1 - player, stack[i]]
-    return key
-
-
-@njit(cache=True, nogil=True)
-def _find_groups(board, size, groups, stack, hash_words):
-    """Fill in `groups`: (the group of each point with a stone int64, and of each group the hash of its stones uint64,
-    its number of liberties up to 2 int64, and -1 int64)."""
-    wide, (group, group_hash, liberties, counted) = size + 2, groups
-    group[:], num = -1, 0
-    for p in range(wide, wide * (size + 1)):
-        if board[p] < EMPTY and group[p] < 0:
-            count, _, liberty, more = _region(board, p, num, group, stack, wide)
-            liberties[num], group_hash[num], counted[num] = np.int64(liberty > 0) + more, 0, -1
-            for i in range(count):
-                group_hash[num] ^= hash_words[board[p], stack[i]]
-            num += 1
-
-
-@njit(cache=True, nogil=True)
-def _try(board, p, player, wide, groups):
-    """Return (whether a stone of `player` on the empty point p would have a liberty, the hash of what it captures)."""
-    group, group_hash, liberties, counted = groups
-    lives = False
-    captured = np.uint64(0)
-    for q in (p - wide, p - 1, p + 1, p + wide):
-        if board[q] == EMPTY:
-            lives = True
-        elif board[q] == player:
-            lives |= liberties[group[q]] > 1
-        elif board[q] != BORDER and liberties[group[q]] == 1:
-            lives = True
-            if counted[group[q]] != p:  # p may touch a group twice
-                captured ^= group_hash[group[q]]
-                counted[group[q]] = p
-    return lives, captured
-
-
-@njit(cache=True, nogil=True)
-def _mark_legal(board, player, state, size, groups, hash_words):
-    """Set in a state the points where `player` may play."""
-    words = (size * size + 63) // 64
-    now = 3 * words + 1  # the hash of the board, which those of the positions before follow
-    for j in range(size * size):
-        p = (j // size + 1) * (size + 2) + j % size + 1
-        if board[p] == EMPTY:
-            may, captured = _try(board, p, player, size + 2, groups)
-            key = state[now] ^ hash_words[player, p] ^ captured
-            if may:
-                for h in range(now, now + REMEMBERED):
-                    may &= state[h] != key
-            if may:
-                state[2 * words + (j >> 6)] |= np.uint64(1) << np.uint64(j & 63)
-
-
-@njit(cache=True, nogil=True)
-def _pack(board, size, player, state):
-    """Set the stones of a state in which `player` is to move."""
-    words = (size * size + 63) // 64
-    for j in range(size * size):
-        stone = board[(j // size + 1) * (size + 2) + j % size + 1]
-        if stone < EMPTY:
-            state[(0 if stone == player else words) + (j >> 6)] |= np.uint64(1) << np.uint64(j & 63)
-
-
-@njit(cache=True, nogil=True)
-def _play(states, actions, size, hash_words):
-    after = np.zeros_like(states)
-    points = size * size
-    wide = size + 2
-    turn = 3 * ((points + 63) // 64)
-    board = np.empty(wide * wide, np.int8)
-    stack = np.empty(points, np.int64)
-    groups = np.empty(wide * wide, np.int64), np.empty(points, np.uint64), stack.copy(), stack.copy()
-    for b in range(len(states)):
-        before = states[b]
-        state = after[b]
-        player = np.int64(before[turn] & np.uint64(1))
-        passed = before[turn] & np.uint64(_PASSED)
-        state[turn] = (before[turn] >> np.uint64(_PLY)) + np.uint64(1) << np.uint64(_PLY) | np.uint64(1 - player)
-        _unpack(before, size, board)
-        if actions[b] < points:
-            p = (actions[b] // size + 1) * wide + actions[b] % size + 1
-            state[turn + 1] = _put(board, p, player, before[turn + 1], groups[0], stack, wide, hash_words)
-            for k in range(turn + 2, len(state)):
-                state[k] = before[k - 1]
-        else:
-            state[turn] |= np.uint64(_PASSED | _TWO_PASSES if passed else _PASSED)
-            for k in range(turn + 1, len(state)):
-                state[k] = before[k]
-        _pack(board, size, 1 - player, state)
-        _find_groups(board, size, groups, stack, hash_words)
-        _mark_legal(board, 1 - player, state, size, groups, hash_words)
-    return after
-
-
-@njit(cache=True, nogil=True)
-def _legal(states, points):
-    words = (points + 63) // 64
-    legal = np.empty((len(states), points + 1), np.bool_)
-    for b in range(len(states)):
-        for j in range(points):
-            legal[b, j] = states[b, 2 * words + (j >> 6)] >> np.uint64(j & 63) & np.uint64(1)
-        legal[b, points] = True
-    return legal
-
-
-@njit(cache=True, nogil=True)
-def _own(board, size, seen, stack, owners):
-    """Set whose area each point is, int8 [size, size]: 1 player 0's, -1 player 1's, 0 nobody's. Return the area of
-    player 0 minus that of player 1."""
-    wide = size + 2
-    lead = 0
-    seen[:] = -1
-    for p in range(wide, wide * (size + 1)):
-        if board[p] != BORDER and seen[p] < 0:
-            count, touches, _, _ = _region(board, p, 0, seen, stack, wide)
-            owner = 1 - 2 * board[p] if board[p] < EMPTY else (touches == 1) - np.int64(touches == 2)
-            lead += count * owner
-            for i in range(count):
-                owners[stack[i] // wide - 1, stack[i] % wide - 1] = owner
-    return lead
-
-
-@njit(cache=True, nogil=True)
-def _owners(states, size):
-    """Return whose area each point is, int8 [B, size, size], see `_own`."""
-    owners = np.empty((len(states), size, size), np.int8)
-    wide = size + 2
-    board = np.empty(wide * wide, np.int8)
-    seen = np.empty(wide * wide, np.int64)
-    stack = np.empty(size * size, np.int64)
-    for b in range(len(states)):
-        _unpack(states[b], size, board)
-        _own(board, size, seen, stack, owners[b])
-    return owners
-
-
-@njit(cache=True, nogil=True)
-def _terminal(states, size, komi, max_plies):
-    ended = np.zeros(len(states), np.bool_)
-    value = np.zeros(len(states), np.float32)
-    turn = 3 * ((size * size + 63) // 64)
-    wide = size + 2
-    board = np.empty(wide * wide, np.int8)
-    seen = np.empty(wide * wide, np.int64)
-    stack = np.empty(size * size, np.int64)
-    owners = np.empty((size, size), np.int8)
-    for b in range(len(states)):
-        if states[b, turn] & np.uint64(_TWO_PASSES) or states[b, turn] >> np.uint64(_PLY) >= np.uint64(max_plies):
-            _unpack(states[b], size, board)
-            lead = np.sign(_own(board, size, seen, stack, owners) - komi)
-            ended[b], value[b] = True, lead * (1 - 2 * np.int64(states[b, turn] & np.uint64(1)))
-    return ended, value
+def _reached(stones, free):
+    """Return stones and the empty points that hang together with them, bool [B, size, size]."""
+    while True:
+        wide = np.pad(stones, ((0, 0), (1, 1), (1, 1)))
+        beside = wide[:, 2:, 1:-1] | wide[:, :-2, 1:-1] | wide[:, 1:-1, 2:] | wide[:, 1:-1, :-2]
+        grown = stones | beside & free
+        if (grown == stones).all():
+            return stones
+        stones = grown

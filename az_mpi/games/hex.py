@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.base import OWN_AND_OTHER, require
-from az_mpi.games.bitboards import BitboardGame, empty_cells
+from az_mpi.games.bitboards import BitboardGame, change_sides, holds, is_empty, put
 from az_mpi.games.winning_cells import Cells, chain
 
 _PLAYER, _MAY_SWAP = np.uint64(1), np.uint64(2)
@@ -51,35 +51,51 @@ class Rules(BitboardGame):
         arguments += ["swap=True"] if swap else []
         return f"hex({','.join(arguments)})" if arguments else "hex"
 
-    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        return _play(states, np.ascontiguousarray(actions, np.int64), self.order, self.swap)
+    def apply(self, state: np.ndarray, action: int) -> None:
+        player, is_first = self.current_player(state), True
+        for w in range(2 * self.words):
+            is_first &= state[w] == 0
+        change_sides(state, self.words)
+        state[-1] = _MAY_SWAP if self.swap and is_first else np.uint64(0)
+        if action < self.cells:
+            put(state, self.words, self.order[player, action])
+        else:
+            for cell in range(self.cells):  # the only stone there is: it changes its owner and its cell
+                if holds(state, 0, cell):
+                    state[cell >> 6] = np.uint64(0)
+                    put(state, self.words, self.order[1, cell])
+                    break
+        state[-1] |= np.uint64(1 - player)
 
-    def legal(self, states: np.ndarray) -> np.ndarray:
-        legal = empty_cells(states, self.order, self.view(states), self.num_actions)
+    def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
+        order = self.order[self.current_player(state)]
+        for j in range(self.cells):
+            legal[j] = is_empty(state, self.words, order[j])
         if self.swap:
-            legal[:, -1] = states[:, -1] & _MAY_SWAP
-        return legal
+            legal[self.cells] = state[-1] & _MAY_SWAP != 0
 
-    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _terminal(states, self.order, self.rows)
+    def result(self, state: np.ndarray) -> tuple[bool, float]:
+        # Only the one who just moved can have joined the sides.
+        other, stack = state[self.words : 2 * self.words].copy(), np.empty(self.cells, np.int64)
+        won = joins(other, self.order[1 - self.current_player(state)], self.rows, stack)
+        return won, -1.0 if won else 0.0
+
+    def current_player(self, state: np.ndarray) -> int:
+        return np.int64(state[-1] & _PLAYER)
+
+    def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
+        """Own stones, the other player's; with `swap` a plane of ones where the player to move may swap."""
+        self.observe_stones(state, planes)
+        if self.swap:
+            planes[2] = self.beside_stones(state)
+
+    def beside_stones(self, state: np.ndarray) -> int:
+        return state[-1] >> np.uint64(1)
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
         swap = ["1 everywhere if the player to move may swap"] * self.swap
         rows = "; player 1 sees it mirrored: row i and column j of the planes are row j and column i of the board"
         return (*OWN_AND_OTHER, *swap), self.describe_rows() + rows
-
-    def to_play(self, states: np.ndarray) -> np.ndarray:
-        return (states[:, -1] & _PLAYER).astype(np.int8)
-
-    def planes(self, states: np.ndarray) -> np.ndarray:
-        """Own stones, the other player's; with `swap` a plane of ones where the player to move may swap."""
-        planes = super().planes(states)
-        if self.swap:
-            planes[:, 2] = self.beside_stones(states)[:, None, None]
-        return planes
-
-    def beside_stones(self, states: np.ndarray) -> np.ndarray:
-        return states[:, -1] >> np.uint64(1)
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         player = int(np.asarray(state)[-1] & _PLAYER)
@@ -87,35 +103,6 @@ class Rules(BitboardGame):
 
     def winning_cells(self, players: np.ndarray) -> Cells:
         return chain(players)
-
-
-@njit(cache=True, nogil=True)
-def _play(states, actions, order, swap):
-    after = np.empty_like(states)
-    cells = order.shape[1]
-    words = (states.shape[1] - 1) // 2
-    for b in range(len(states)):
-        own = 0
-        other = words
-        player = states[b, -1] & _PLAYER
-        is_first = True
-        for w in range(words):
-            is_first &= states[b, own + w] | states[b, other + w] == 0
-            after[b, own + w], after[b, other + w] = states[b, other + w], states[b, own + w]
-        after[b, -1] = player ^ _PLAYER
-        if actions[b] < cells:
-            c = order[player, actions[b]]
-            after[b, other + (c >> 6)] |= np.uint64(1) << np.uint64(c & 63)
-            if swap and is_first:
-                after[b, -1] |= _MAY_SWAP
-            continue
-        for c in range(cells):  # the only stone there is: it changes its owner and its cell
-            if after[b, own + (c >> 6)] >> np.uint64(c & 63) & np.uint64(1):
-                m = order[1, c]
-                after[b, own + (c >> 6)] = 0
-                after[b, other + (m >> 6)] |= np.uint64(1) << np.uint64(m & 63)
-                break
-    return after
 
 
 @njit(cache=True, nogil=True)
@@ -149,18 +136,3 @@ def joins(board: np.ndarray, cells: np.ndarray, size: int, stack: np.ndarray) ->
                         stack[found] = v
                         found += 1
     return False
-
-
-@njit(cache=True, nogil=True)
-def _terminal(states, order, size):
-    ended = np.zeros(len(states), np.bool_)
-    value = np.zeros(len(states), np.float32)
-    words = (states.shape[1] - 1) // 2
-    board = np.empty(words, np.uint64)
-    stack = np.empty(size * size, np.int64)
-    for b in range(len(states)):
-        for w in range(words):
-            board[w] = states[b, words + w]  # only the one who just moved can have joined the sides
-        if joins(board, order[1 - np.int64(states[b, -1] & _PLAYER)], size, stack):
-            ended[b], value[b] = True, -1.0
-    return ended, value

@@ -7,7 +7,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.base import require
-from az_mpi.games.bitboards import BitboardGame, empty_cells, packed
+from az_mpi.games.bitboards import BitboardGame, change_sides, count, is_empty, packed, put
 from az_mpi.games.symmetry import dihedral
 from az_mpi.games.winning_cells import Cells, lines
 
@@ -43,17 +43,29 @@ class Rules(BitboardGame):
         self._steps = np.array([r * m + c for r, c in ways])
         self._full = packed(np.ones(self.cells, np.bool_))
 
-    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        return _play(states, np.ascontiguousarray(actions, np.int64))
+    def apply(self, state: np.ndarray, action: int) -> None:
+        put(state, 0, action)
+        change_sides(state, self.words)
 
-    def legal(self, states: np.ndarray) -> np.ndarray:
-        return empty_cells(states, self.order, self.view(states), self.num_actions)
+    def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
+        for cell in range(self.cells):
+            legal[cell] = is_empty(state, self.words, cell)
 
-    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _terminal(states, self.k, self._steps, self._begins, self._full)
+    def result(self, state: np.ndarray) -> tuple[bool, float]:
+        other, run, is_full = np.empty(self.words, np.uint64), np.empty(self.words, np.uint64), True
+        for w in range(self.words):
+            other[w] = state[self.words + w]
+            is_full &= np.uint64(state[w]) | other[w] == self._full[w]
+        for d in range(4):  # only the one who just moved can have completed a line
+            if has_line(other, run, self.k, self._steps[d], self._begins[d]):
+                return True, -1.0
+        return is_full, 0.0
 
-    def to_play(self, states: np.ndarray) -> np.ndarray:
-        return (np.bitwise_count(states).sum(axis=1) & 1).astype(np.int8)
+    def current_player(self, state: np.ndarray) -> int:
+        num = 0
+        for number in state:
+            num += count(number)
+        return num & 1
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return self.cell_name(action)
@@ -73,19 +85,7 @@ def gomoku() -> Rules:
 
 
 @njit(cache=True, nogil=True)
-def _play(states, actions):
-    after = np.empty_like(states)
-    words = states.shape[1] // 2
-    for b in range(len(states)):
-        for w in range(words):
-            after[b, w], after[b, words + w] = states[b, words + w], states[b, w]
-        at = words + (actions[b] >> 6)
-        after[b, at] = np.uint64(after[b, at]) | np.uint64(1) << np.uint64(actions[b] & 63)
-    return after
-
-
-@njit(cache=True, nogil=True)
-def _has_line(stones, run, k, step, begins):
+def has_line(stones: np.ndarray, run: np.ndarray, k: int, step: int, begins: np.ndarray) -> bool:
     """Return whether k of `stones` lie in a row in steps of `step` from a cell of `begins`. run: space of that size."""
     words = len(stones)
     shift = np.uint64(step)
@@ -99,23 +99,3 @@ def _has_line(stones, run, k, step, begins):
         if run[w] & begins[w]:
             return True
     return False
-
-
-@njit(cache=True, nogil=True)
-def _terminal(states, k, steps, begins, full):
-    words = states.shape[1] // 2
-    ended = np.zeros(len(states), np.bool_)
-    value = np.zeros(len(states), np.float32)
-    other = np.empty(words, np.uint64)
-    run = np.empty(words, np.uint64)
-    for b in range(len(states)):
-        is_full = True
-        for w in range(words):
-            other[w] = states[b, words + w]
-            is_full &= np.uint64(states[b, w]) | other[w] == full[w]
-        ended[b] = is_full
-        for d in range(4):
-            if _has_line(other, run, k, steps[d], begins[d]):  # only the one who just moved can have completed a line
-                ended[b], value[b] = True, -1.0
-                break
-    return ended, value

@@ -4,8 +4,12 @@ column c is bit size * r + c."""
 import numpy as np
 from numba import njit
 
+<<<<<<< HEAD
 from az_mpi.games.bitboards import BitboardGame, packed
 from az_mpi.games.state_text import stones_from_text, stones_to_text
+=======
+from az_mpi.games.bitboards import BitboardGame, count, packed
+>>>>>>> cc0f87e
 from az_mpi.games.symmetry import dihedral
 
 SIZES = 4, 6, 8
@@ -42,19 +46,36 @@ class Rules(BitboardGame):
         ways = [(r, c) for r in (0, 1) for c in (-1, 0, 1) if (r, c) > (0, 0)]
         ways += [(-r, -c) for r, c in ways]
         inside = [(0 <= row + r) & (row + r < size) & (0 <= column + c) & (column + c < size) for r, c in ways]
-        self.directions = np.array([r * size + c for r, c in ways[:4]], np.uint64), packed(np.array(inside))[:, 0]
+        self.steps = np.array([r * size + c for r, c in ways[:4]], np.uint64)
+        self.has_next = packed(np.array(inside))[:, 0]
 
     def initial(self, n: int) -> np.ndarray:
         return np.tile(np.array(self._start, np.uint64), (n, 1))
 
-    def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        return _play(states, np.ascontiguousarray(actions, np.int64), self.cells, *self.directions)
+    def apply(self, state: np.ndarray, action: int) -> None:
+        own, other = state[0], state[1]
+        if action < self.cells:
+            stone = _ONE << np.uint64(action)
+            turned = turned_by(stone, own, other, self.steps, self.has_next)
+            own, other = own | stone | turned, other & ~turned
+        state[0], state[1], state[2] = other, own, state[2] ^ _ONE
 
-    def legal(self, states: np.ndarray) -> np.ndarray:
-        return _legal(states, self.cells, *self.directions)
+    def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
+        moves = moves_of(state[0], state[1], self.cells, self.steps, self.has_next)
+        for c in range(self.cells):
+            legal[c] = (moves >> np.uint64(c)) & _ONE
+        legal[self.cells] = moves == 0
 
-    def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return _terminal(states, self.cells, *self.directions)
+    def result(self, state: np.ndarray) -> tuple[bool, float]:
+        own, other = state[0], state[1]
+        if moves_of(own, other, self.cells, self.steps, self.has_next) or moves_of(
+            other, own, self.cells, self.steps, self.has_next
+        ):
+            return False, 0.0
+        return True, float(np.sign(count(own) - count(other)))
+
+    def current_player(self, state: np.ndarray) -> int:
+        return np.int64(state[2])
 
     def lead(self, states: np.ndarray) -> np.ndarray:
         own, other = np.bitwise_count(states[:, :2]).astype(np.float32).T
@@ -65,9 +86,6 @@ class Rules(BitboardGame):
         own = planes[:, 0]
         other = planes[:, 1]
         return np.where(self.to_play(states)[:, None, None] == player, own - other, other - own)
-
-    def to_play(self, states: np.ndarray) -> np.ndarray:
-        return states[:, 2].astype(np.int8)
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return self.cell_name(action) if action < self.cells else "pass"
@@ -118,45 +136,3 @@ def turned_by(stone: int, own: int, other: int, steps: np.ndarray, has_next: np.
         if run & own:
             turned |= line
     return turned
-
-
-@njit(cache=True, nogil=True)
-def _play(states, actions, cells, steps, has_next):
-    after = np.empty_like(states)
-    for b in range(len(states)):
-        own = states[b, 0]
-        other = states[b, 1]
-        if actions[b] < cells:
-            stone = _ONE << np.uint64(actions[b])
-            turned = turned_by(stone, own, other, steps, has_next)
-            own = own | stone | turned
-            other = other & ~turned
-        after[b, 0], after[b, 1], after[b, 2] = other, own, states[b, 2] ^ _ONE
-    return after
-
-
-@njit(cache=True, nogil=True)
-def _legal(states, cells, steps, has_next):
-    legal = np.empty((len(states), cells + 1), np.bool_)
-    for b in range(len(states)):
-        moves = moves_of(states[b, 0], states[b, 1], cells, steps, has_next)
-        for c in range(cells):
-            legal[b, c] = (moves >> np.uint64(c)) & _ONE
-        legal[b, cells] = moves == 0
-    return legal
-
-
-@njit(cache=True, nogil=True)
-def _terminal(states, cells, steps, has_next):
-    ended = np.zeros(len(states), np.bool_)
-    value = np.zeros(len(states), np.float32)
-    for b in range(len(states)):
-        own = states[b, 0]
-        other = states[b, 1]
-        if moves_of(own, other, cells, steps, has_next) or moves_of(other, own, cells, steps, has_next):
-            continue
-        lead = 0
-        for c in range(cells):
-            lead += np.int64((own >> np.uint64(c)) & _ONE) - np.int64((other >> np.uint64(c)) & _ONE)
-        ended[b], value[b] = True, np.sign(lead)
-    return ended, value

@@ -14,8 +14,10 @@ from numba import njit
 
 from az_mpi.core.intrinsics import call1, call2
 from az_mpi.games.base import Game
-from az_mpi.games.compiled_rules import RULES, as_python, compiled
+from az_mpi.games.compiled_rules import RULES, as_python, compiled, observed
 from az_mpi.games.entry_points import FAILED, Entries
+
+_NO_ROWS = np.zeros((0, 0), np.uint8)
 
 
 class PositionGame(Game):
@@ -54,9 +56,21 @@ class PositionGame(Game):
         return hash_of(state), 0
 
     @cached_property
-    def entries(self) -> Entries | None:
-        """The compiled functions; None if they run as Python."""
-        return compiled(self) if self.compiled else None
+    def entries(self) -> Entries:
+        """The compiled functions."""
+        return compiled(self)
+
+    @property
+    def has_entries(self) -> bool:
+        """Whether compiled code may call `entries` in place of the methods for batches: a class that has one of these
+        methods of its own changes the rules or the planes there."""
+        kind = getattr(self, "unguarded_class", type(self))
+        derived = "play", "legal", "planes", "terminal", "to_play", "canonical_key"
+        return self.compiled and all(getattr(kind, name) is getattr(PositionGame, name) for name in derived)
+
+    def __getstate__(self) -> dict:
+        """Of a copy, whose attributes may be changed: compiled functions are not copied."""
+        return {name: value for name, value in vars(self).items() if name not in ("entries", "_python")}
 
     @cached_property
     def _python(self):
@@ -68,10 +82,10 @@ class PositionGame(Game):
         return np.zeros((n, self.state_size), self.state_dtype)
 
     def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        after = np.array(states, self.state_dtype, order="C", ndmin=2)
+        after = self._contiguous(states, copy=True)
         actions = np.ascontiguousarray(actions, np.int64)
         if self.compiled:
-            self._check("apply", states, _apply_all(self.entries.apply, *_place(after), actions), actions)
+            self._check("apply", states, _apply_all(self.entries.apply, _rows(after), actions), actions)
         else:
             for state, action in zip(after, actions.tolist()):
                 self._python["apply"](state, action)
@@ -81,21 +95,26 @@ class PositionGame(Game):
         return self._filled("legal_actions", states, np.zeros((len(states), self.num_actions), np.bool_))
 
     def planes(self, states: np.ndarray) -> np.ndarray:
-        return self._filled("observe", states, np.zeros((len(states), *self.planes_shape), self.planes_dtype))
+        return self._filled("observe", states, np.zeros((len(states), *observed(self)), self.planes_dtype))
+
+    def _contiguous(self, states, copy=None):
+        states = np.array(states, self.state_dtype, order="C", copy=copy)
+        if states.shape != (len(states), self.state_size):
+            raise ValueError(f"states have the shape {states.shape}; expected: {len(states), self.state_size}")
+        return states
 
     def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
-        if not self.compiled:
+        if not self.has_entries:
             super().turned_planes(states, symmetry, out)
             return
-        states = np.ascontiguousarray(states, self.state_dtype)
-        flat = out.reshape(*out.shape[:2], -1)
-        place, tables = _place(states), self.symmetry_cells
-        self._check("observe", states, _turned_all(self.entries.observe, *place, tables, symmetry, flat))
+        states, flat = self._contiguous(states), out.reshape(*out.shape[:2], -1)
+        turned = _turned_all(self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat)
+        self._check("observe", states, turned)
 
     def _filled(self, name, states, out):
         if self.compiled:
-            states = np.ascontiguousarray(states, self.state_dtype)
-            self._check(name, states, _fill_all(getattr(self.entries, name), *_place(states), *_place(out), len(out)))
+            states = self._contiguous(states)
+            self._check(name, states, _fill_all(getattr(self.entries, name), _rows(states), _rows(out)))
         else:
             for state, row in zip(states, out):
                 self._python[name](state, row)
@@ -104,8 +123,8 @@ class PositionGame(Game):
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
         if self.compiled:
-            states = np.ascontiguousarray(states, self.state_dtype)
-            self._check("result", states, _result_all(self.entries.result, *_place(states), ended, value))
+            states = self._contiguous(states)
+            self._check("result", states, _result_all(self.entries.result, _rows(states), ended, value))
         else:
             for i, state in enumerate(states):
                 ended[i], value[i] = self._python["result"](state)
@@ -114,8 +133,8 @@ class PositionGame(Game):
     def to_play(self, states: np.ndarray) -> np.ndarray:
         player = np.zeros(len(states), np.int8)
         if self.compiled:
-            states = np.ascontiguousarray(states, self.state_dtype)
-            self._check("current_player", states, _player_all(self.entries.current_player, *_place(states), player))
+            states = self._contiguous(states)
+            self._check("current_player", states, _player_all(self.entries.current_player, _rows(states), player))
         else:
             player[:] = [self._python["current_player"](state) for state in states]
         return player
@@ -123,8 +142,8 @@ class PositionGame(Game):
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         keys, symmetry = np.zeros(len(states), np.uint64), np.zeros(len(states), np.int64)
         if self.compiled:
-            states = np.ascontiguousarray(states, self.state_dtype)
-            self._check("canonical", states, _key_all(self.entries.canonical, *_place(states), keys, symmetry))
+            states = self._contiguous(states)
+            self._check("canonical", states, _key_all(self.entries.canonical, _rows(states), keys, symmetry))
         else:
             for i, state in enumerate(states):
                 keys[i], symmetry[i] = self._python["canonical"](state)
@@ -133,7 +152,7 @@ class PositionGame(Game):
     def _check(self, name, states, failed, actions=None):
         """Raise what the function `name` raises for state number `failed`; nothing if that is -1."""
         if failed >= 0:
-            out = {"legal_actions": (self.num_actions, np.bool_), "observe": (self.planes_shape, self.planes_dtype)}
+            out = {"legal_actions": (self.num_actions, np.bool_), "observe": (observed(self), self.planes_dtype)}
             given: list[Any] = [np.zeros(*out[name])] if name in out else []
             given += [] if actions is None else [int(actions[failed])]
             self._python[name](np.array(states[failed]), *given)
@@ -145,9 +164,9 @@ def _wrapping(function, *given):
         return function(*given)
 
 
-def _place(array):
-    """Return (the address of an array, the bytes of one row)."""
-    return array.ctypes.data, array.strides[0]
+def _rows(array):
+    """Return the bytes of an array's rows, uint8 [B, bytes], so that the loops are compiled for no other type."""
+    return array.reshape(len(array), -1).view(np.uint8) if len(array) else _NO_ROWS
 
 
 @njit(cache=True, nogil=True)
@@ -161,28 +180,33 @@ def hash_of(state: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def _apply_all(entry, states, step, actions):
+def _apply_all(entry, states, actions):
     for b in range(len(actions)):
-        if call2(entry, states + b * step, actions[b]) == FAILED:
+        if call2(entry, _at(states, b), actions[b]) == FAILED:
             return b
     return -1
 
 
 @njit(cache=True, nogil=True)
-def _fill_all(entry, states, step, out, out_step, n):
-    for b in range(n):
-        if call2(entry, states + b * step, out + b * out_step) == FAILED:
+def _at(rows, b):
+    return np.int64(rows.ctypes.data) + b * rows.shape[1]
+
+
+@njit(cache=True, nogil=True)
+def _fill_all(entry, states, out):
+    for b in range(len(out)):
+        if call2(entry, _at(states, b), _at(out, b)) == FAILED:
             return b
     return -1
 
 
 @njit(cache=True, nogil=True)
-def _turned_all(entry, states, step, tables, symmetry, out):
+def _turned_all(entry, states, tables, symmetry, out):
     plain = np.empty(out.shape[1:], out.dtype)
     for b in range(len(out)):
         turned = symmetry[b] != 0
         at = plain.ctypes.data if turned else out[b].ctypes.data
-        if call2(entry, states + b * step, np.int64(at)) == FAILED:
+        if call2(entry, _at(states, b), np.int64(at)) == FAILED:
             return b
         if turned:
             table = tables[symmetry[b]]
@@ -193,10 +217,9 @@ def _turned_all(entry, states, step, tables, symmetry, out):
 
 
 @njit(cache=True, nogil=True)
-def _result_all(entry, states, step, ended, value):
-    at = value.ctypes.data
+def _result_all(entry, states, ended, value):
     for b in range(len(ended)):
-        found = call2(entry, states + b * step, np.int64(at) + 4 * b)
+        found = call2(entry, _at(states, b), np.int64(value.ctypes.data) + 4 * b)
         if found == FAILED:
             return b
         ended[b] = found != 0
@@ -204,9 +227,9 @@ def _result_all(entry, states, step, ended, value):
 
 
 @njit(cache=True, nogil=True)
-def _player_all(entry, states, step, player):
+def _player_all(entry, states, player):
     for b in range(len(player)):
-        found = call1(entry, states + b * step)
+        found = call1(entry, _at(states, b))
         if found == FAILED:
             return b
         player[b] = found
@@ -214,10 +237,9 @@ def _player_all(entry, states, step, player):
 
 
 @njit(cache=True, nogil=True)
-def _key_all(entry, states, step, keys, symmetry):
-    at = keys.ctypes.data
+def _key_all(entry, states, keys, symmetry):
     for b in range(len(keys)):
-        found = call2(entry, states + b * step, np.int64(at) + 8 * b)
+        found = call2(entry, _at(states, b), np.int64(keys.ctypes.data) + 8 * b)
         if found == FAILED:
             return b
         symmetry[b] = found

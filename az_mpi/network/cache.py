@@ -88,13 +88,12 @@ class CachedEvaluator(NetworkEvaluator):
         evaluation = self.begin_turned(states[missing], symmetry[missing])
         legal = game.legal(states[missing])
         shape = len(missing), game.num_actions
-        turned = game.symmetry_actions[symmetry[missing]]
 
         def complete():
             found = fitting(evaluation(), shape, self.engine)
             new = [np.ascontiguousarray(part, np.float32).view(np.uint32) for part in found]
             _answer(row, symmetry, game.symmetry_actions, *new, logits, value)
-            _store_all(table, keys[missing], legal, turned, *new)
+            _store_all(table, keys[missing], legal, game.symmetry_actions, symmetry[missing], *new)
             return logits.view(np.float32), value.view(np.float32)
 
         return complete
@@ -120,7 +119,7 @@ def _look_up(table, keys, symmetry, actions):
     rows = np.full(num_places, -1, np.int64)  # a hash table with open addressing: the rows of missing keys
     for i in range(n):
         at = evaluation_table.find(table, keys[i])
-        if at >= 0 and evaluation_table.read(table, keys[i], at, actions[symmetry[i]], logits[i], value[i : i + 1]):
+        if at >= 0 and evaluation_table.read(table, keys[i], at, actions, symmetry[i], logits[i], value[i : i + 1]):
             continue
         place = np.int64(keys[i] & np.uint64(num_places - 1))
         while rows[place] >= 0 and keys[missing[rows[place]]] != keys[i]:
@@ -143,6 +142,6 @@ def _answer(row, symmetry, actions, new_logits, new_value, logits, value):
 
 
 @njit(cache=True, nogil=True)
-def _store_all(table, keys, legal, actions, logits, value):
+def _store_all(table, keys, legal, actions, symmetry, logits, value):
     for r in range(len(keys)):
-        evaluation_table.store(table, table.part, keys[r], legal[r], actions[r], logits[r], value[r])
+        evaluation_table.store(table, table.part, keys[r], legal[r], actions, symmetry[r], logits, r, value[r])

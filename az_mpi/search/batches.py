@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 def make(search: Search, size: int, threads: int) -> Batch:
     """Return a batch for up to `size` trees of a search: in the compiled loop, if the game's rules are compiled."""
-    if search.game.entries is None:
-        return Batch(search)
-    return CompiledBatch(search, size, threads)
+    return CompiledBatch(search, size, threads) if search.game.has_entries else Batch(search)
 
 
 class Batch:

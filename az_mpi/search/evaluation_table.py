@@ -74,7 +74,7 @@ def _sizes(num_bytes, num_actions, parts):
     return sets, max(int((num_bytes - sets * WAYS * ENTRY_BYTES) / LOGIT.itemsize), num_actions * parts)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def find(table: Table, key: int) -> int:
     """Return the number of a key's entry, -1 if it has none."""
     s = np.int64(key & np.uint64(len(table.keys) - 1))
@@ -84,10 +84,12 @@ def find(table: Table, key: int) -> int:
     return -1
 
 
-@njit(cache=True, nogil=True)
-def read(table: Table, key: int, at: int, actions: np.ndarray, logits: np.ndarray, value: np.ndarray) -> bool:
-    """Copy entry number `at` to logits [A] and value [1], turned by `actions`; return whether it is whole and that of
-    this key. If not, what was copied is meaningless."""
+@njit(cache=True, nogil=True, forceinline=True)
+def read(
+    table: Table, key: int, at: int, actions: np.ndarray, symmetry: int, logits: np.ndarray, value: np.ndarray
+) -> bool:
+    """Copy entry number `at` to logits [A] and value [1], both uint32; return whether it is whole and that of this key.
+    If not, what was copied is meaningless. Action a of the entry is action actions[symmetry, a] of the position."""
     first = table.entry[at].first
     num = table.entry[at].num
     value[0] = table.entry[at].value
@@ -98,24 +100,32 @@ def read(table: Table, key: int, at: int, actions: np.ndarray, logits: np.ndarra
         action = np.int64(table.logit[k].action)
         logit = table.logit[k].logit
         checksum = _mix(checksum, (np.uint64(action) << np.uint64(32)) | np.uint64(logit))
-        logits[actions[min(action, len(actions) - 1)]] = logit
+        logits[actions[symmetry, min(action, actions.shape[1] - 1)]] = logit
     return checksum == table.entry[at].checksum
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _mix(checksum, number):
     """Return a checksum that has taken up one more number."""
     mixed = (np.uint64(checksum) ^ np.uint64(number)) * np.uint64(0x9E3779B97F4A7C15)
     return mixed ^ (mixed >> np.uint64(29))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def store(
-    table: Table, part: np.ndarray, key: int, legal: np.ndarray, actions: np.ndarray, logits: np.ndarray, value: int
+    table: Table,
+    part: np.ndarray,
+    key: int,
+    legal: np.ndarray,
+    actions: np.ndarray,
+    symmetry: int,
+    logits: np.ndarray,
+    row: int,
+    value: int,
 ) -> None:
-    """Store an evaluation. part: `Table.part`, or one like it. logits: uint32 [A], the bits of float32, in the
-    canonical image, whose action a is action actions[a] of the position; legal: bool [A], of the position. value: the
-    bits of float32."""
+    """Store an evaluation. part: `Table.part`, or one like it. logits: uint32 [n, A], the bits of float32, of which
+    `row` is that of the canonical image, whose action a is action actions[symmetry, a] of the position; legal: bool
+    [A], of the position. value: the bits of float32."""
     num = 0
     for a in range(len(legal)):
         num += legal[a]
@@ -123,9 +133,9 @@ def store(
     k = first
     checksum = _mix(key, value)
     for a in range(len(legal)):
-        if legal[actions[a]]:
-            table.logit[k].action, table.logit[k].logit = a, logits[a]
-            checksum = _mix(checksum, (np.uint64(a) << np.uint64(32)) | np.uint64(logits[a]))
+        if legal[actions[symmetry, a]]:
+            table.logit[k].action, table.logit[k].logit = a, logits[row, a]
+            checksum = _mix(checksum, (np.uint64(a) << np.uint64(32)) | np.uint64(logits[row, a]))
             k += 1
     part[2] = k
     at = find(table, key)

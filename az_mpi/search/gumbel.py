@@ -119,7 +119,7 @@ def _choose_by_gumbel(trees, b, n, rule):
     return None
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _is_wide(trees, b, rule):
     """Return whether a tree is searched by PUCT."""
     return trees.node[b, 0].edge_count > rule.wide
@@ -140,7 +140,7 @@ def _logits(trees, b, rule):
     return logits
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _inner_edge(trees, b, n, rule):
     """Return the edge with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals (equation 14)."""
     node = trees.node[b, n]

@@ -11,7 +11,7 @@ from az_mpi.search import root, tree
 TINY = 1e-30  # the least prior, so that its logarithm is finite
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
     """Write q(a) of each edge of node n, for the player to move there, into q, float32 [edges]: the result if it is
     known, the mean if the edge was visited, else
@@ -45,14 +45,14 @@ def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
     return most
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def scale(most: int, c_visit: float, c_scale: float) -> float:
     """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2. Where actions are
     compared, s q will do. most: max_b N(b)."""
     return (c_visit + most) * c_scale / 2
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def improve(trees: tree.Trees, b: int, n: int, factor: float, q: np.ndarray) -> None:
     """Replace q, float32 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1.
     factor: `scale`."""

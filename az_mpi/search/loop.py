@@ -61,6 +61,24 @@ class Scratch(NamedTuple):
     told: np.ndarray
 
 
+class Mine(NamedTuple):
+    """What a thread has of `Scratch`, and views of it as bits."""
+
+    keys: np.ndarray
+    legal: np.ndarray
+    logits: np.ndarray
+    logits_bits: np.ndarray
+    value: np.ndarray
+    value_bits: np.ndarray
+    key: np.ndarray
+    nodes: np.ndarray
+    edges: np.ndarray
+    depths: np.ndarray
+    told: np.ndarray
+    part: np.ndarray
+    evaluated_bits: np.ndarray
+
+
 # In `Scratch.told`: edges that a tree lacks room for; simulations; positions looked up; 1 + the tree of which the
 # rules raised an exception or returned what they must not.
 NEEDED, SIMULATIONS, POSITIONS, BROKEN = range(4)
@@ -130,6 +148,23 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
     told = room.told[t]
     told[:4] = 0
     active = room.trees[t]
+    logits = room.logits[t, : game.actions.shape[1]]
+    value = room.value[t]
+    mine = Mine(
+        room.keys,
+        room.legal[t, : game.actions.shape[1]],
+        logits,
+        logits.view(np.uint32),
+        value,
+        value.view(np.uint32),
+        room.key[t],
+        room.nodes[t],
+        room.edges[t],
+        room.depths[t],
+        told,
+        known.parts[t],
+        evaluated.logits.view(np.uint32),
+    )
     for begin in range(first, last, GROUP):
         end = min(begin + GROUP, last)
         for i in range(begin, end):
@@ -139,39 +174,39 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
             b = slots[i]
             this = trees.tree[b]
             if this.stage == WAITS and this.row >= 0:
-                _complete(trees, b, rule, noise, game, known, evaluated, room, t)
+                _complete(trees, b, rule, noise, game, known, evaluated, mine)
             if descends and (this.stage == LEAF or (this.stage == IDLE and not complete(trees, b, target))):
                 active[num] = b
                 num += 1
         while num > 0 and told[BROKEN] == 0:
-            _descend_together(trees, active[:num], rule, noise, room, t)
-            _reach_leaves(trees, active[:num], rule, game, known, room, t)
-            num = _look_up(trees, active[:num], target, rule, noise, game, known, room, t)
+            _descend_together(trees, active[:num], rule, noise, mine)
+            _reach_leaves(trees, active[:num], rule, game, known, mine)
+            num = _look_up(trees, active[:num], target, rule, noise, game, known, mine)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def complete(trees: tree.Trees, b: int, target: np.ndarray) -> bool:
     """Return whether the search of tree b is complete: it has run `target` simulations, or the root's result is known.
     The first visit is the root's own evaluation; each simulation after it descends one edge."""
     return trees.node[b, 0].exact or trees.node[b, 0].visits > target[b]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _node_at(trees, b, n):
     return np.int64(trees.node.ctypes.data) + (b * trees.node.shape[1] + n) * NODE_BYTES
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _edge_at(trees, b, e):
     return np.int64(trees.edge.ctypes.data) + (b * trees.edge.shape[1] + e) * EDGE_BYTES
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _state_at(trees, b, n):
     return np.int64(trees.state.ctypes.data) + (b * trees.state.shape[1] + n) * trees.state.shape[2]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _prefetch_path(trees, b):
     """Ask for what the completion of a tree's simulation reads."""
     this = trees.tree[b]
@@ -185,40 +220,46 @@ def _prefetch_path(trees, b):
             prefetch(_edge_at(trees, b, np.int64(trees.path[b, depth])))
 
 
-@njit(cache=True, nogil=True)
-def _legal(trees, b, n, game, room, t):
+@njit(cache=True, nogil=True, forceinline=True)
+def _legal(trees, b, n, game, mine):
     """Write which actions are legal at node n; return how many. If the rules fail, or none is, say that they are
     broken and return 0."""
-    num = call2(game.entries.legal_actions, _state_at(trees, b, n), np.int64(room.legal[t].ctypes.data))
+    num = call2(game.entries.legal_actions, _state_at(trees, b, n), np.int64(mine.legal.ctypes.data))
     if num <= 0:
-        room.told[t, BROKEN] = b + 1
+        mine.told[BROKEN] = b + 1
         return np.int64(0)
     if trees.tree[b].edges_used + num > trees.edge.shape[1]:
-        room.told[t, NEEDED] = max(room.told[t, NEEDED], trees.tree[b].edges_used + num)
+        mine.told[NEEDED] = max(mine.told[NEEDED], trees.tree[b].edges_used + num)
         return np.int64(0)
     return num
 
 
-@njit(cache=True, nogil=True)
-def _complete(trees, b, rule, noise, game, known, evaluated, room, t):
+@njit(cache=True, nogil=True, forceinline=True)
+def _complete(trees, b, rule, noise, game, known, evaluated, mine):
     """Complete the simulation of tree b by the evaluation that it waits for, unless `_legal` says otherwise."""
     this = trees.tree[b]
     leaf = np.int64(this.leaf)
     row = np.int64(this.row)
     num_actions = game.actions.shape[1]
-    if _legal(trees, b, leaf, game, room, t) == 0:
+    if _legal(trees, b, leaf, game, mine) == 0:
         return
-    legal = room.legal[t, :num_actions]
-    logits = room.logits[t, :num_actions]
-    turned = game.actions[this.symmetry]
+    legal = mine.legal
+    logits = mine.logits
     for a in range(num_actions):
-        logits[turned[a]] = evaluated.logits[row, a]
+        logits[game.actions[this.symmetry, a]] = evaluated.logits[row, a]
     value = evaluated.value[row]
     if this.stores:
-        bits = evaluated.logits[row].view(np.uint32)
-        room.value[t, 0] = value
+        mine.value[0] = value
         evaluation_table.store(
-            known.table, known.parts[t], room.keys[b], legal, turned, bits, room.value[t].view(np.uint32)[0]
+            known.table,
+            mine.part,
+            mine.keys[b],
+            legal,
+            game.actions,
+            this.symmetry,
+            mine.evaluated_bits,
+            row,
+            mine.value_bits[0],
         )
     _expand(trees, b, leaf, logits, legal, rule, noise)
     simulation.backup(trees, b, leaf, value, rule, False)
@@ -226,20 +267,20 @@ def _complete(trees, b, rule, noise, game, known, evaluated, room, t):
     this.row = -1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _expand(trees, b, leaf, logits, legal, rule, noise):
     simulation.expand(trees, b, leaf, logits, legal, rule)
     if leaf == 0 and noise.due[b]:
         root.mix_noise(trees, b, noise)
 
 
-@njit(cache=True, nogil=True)
-def _descend_together(trees, active, rule, noise, room, t):
+@njit(cache=True, nogil=True, forceinline=True)
+def _descend_together(trees, active, rule, noise, mine):
     """Descend the trees `active`, unless they have a leaf already, a level of all trees at a time. edges[i] is then the
     edge that leads out of tree i, from nodes[i], or EVALUATE or KNOWN."""
-    nodes = room.nodes[t]
-    edges = room.edges[t]
-    depths = room.depths[t]
+    nodes = mine.nodes
+    edges = mine.edges
+    depths = mine.depths
     under_way = 0
     for i in range(len(active)):
         b = active[i]
@@ -291,7 +332,7 @@ def _descend_together(trees, active, rule, noise, room, t):
             trees.tree[active[i]].path_length = depths[i]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def _prefetch_edges(trees, b, n):
     """Ask for the edge that will be descended at node n, and for those that its backup will read."""
     node = trees.node[b, n]
@@ -301,43 +342,43 @@ def _prefetch_edges(trees, b, n):
         prefetch(first + k * LINE)
 
 
-@njit(cache=True, nogil=True)
-def _reach_leaves(trees, active, rule, game, known, room, t):
+@njit(cache=True, nogil=True, forceinline=True)
+def _reach_leaves(trees, active, rule, game, known, mine):
     """Add the leaves that the descents have found, and look at each: stage LEAF has a key to look up, IDLE was backed
     up."""
-    edges = room.edges[t]
+    edges = mine.edges
     for i in range(len(active)):
         b = active[i]
         this = trees.tree[b]
         if this.stage == IDLE:
-            room.told[t, SIMULATIONS] += 1
+            mine.told[SIMULATIONS] += 1
             n = np.int64(this.leaf)
             if edges[i] == KNOWN:
                 simulation.backup(trees, b, n, trees.node[b, n].exact_value, rule, False)
                 continue
-            if edges[i] != EVALUATE and not _add_leaf(trees, b, n, edges[i], rule, game, room, t):
+            if edges[i] != EVALUATE and not _add_leaf(trees, b, n, edges[i], rule, game, mine):
                 continue
             this.stage = LEAF
             this.row = -1
             this.symmetry = 0
-            room.told[t, POSITIONS] += 1
+            mine.told[POSITIONS] += 1
             if len(known.table.keys) > 0:
-                _find_key(trees, b, game, known, room, t)
+                _find_key(trees, b, game, known, mine)
 
 
-@njit(cache=True, nogil=True)
-def _add_leaf(trees, b, n, e, rule, game, room, t):
+@njit(cache=True, nogil=True, forceinline=True)
+def _add_leaf(trees, b, n, e, rule, game, mine):
     """Add the position that edge e of node n leads to. Return whether it is to be evaluated; if not, the game is over
     there and that was backed up, or the rules are broken."""
     leaf = tree.add_node(trees, b, n, trees.state[b, n], np.int8(0), False, np.float32(0))
     at = _state_at(trees, b, leaf)
     failed = call2(game.entries.apply, at, np.int64(trees.edge[b, e].edge_action)) == FAILED
-    ended = call2(game.entries.result, at, np.int64(room.value[t].ctypes.data))
+    ended = call2(game.entries.result, at, np.int64(mine.value.ctypes.data))
     player = call1(game.entries.current_player, at)
-    value = room.value[t, 0]
+    value = mine.value[0]
     if failed or ended == FAILED or not -1 <= value <= 1 or not 0 <= player <= 1:
         trees.tree[b].nodes_used -= 1
-        room.told[t, BROKEN] = b + 1
+        mine.told[BROKEN] = b + 1
         return False
     trees.edge[b, e].edge_child = leaf
     this = trees.tree[b]
@@ -355,50 +396,44 @@ def _add_leaf(trees, b, n, e, rule, game, room, t):
     return True
 
 
-@njit(cache=True, nogil=True)
-def _find_key(trees, b, game, known, room, t):
+@njit(cache=True, nogil=True, forceinline=True)
+def _find_key(trees, b, game, known, mine):
     """Find the key of the leaf of tree b, and ask for the table's entry."""
     this = trees.tree[b]
     at = _state_at(trees, b, np.int64(this.leaf))
-    symmetry = call2(game.entries.canonical, at, np.int64(room.key[t].ctypes.data))
+    symmetry = call2(game.entries.canonical, at, np.int64(mine.key.ctypes.data))
     if not 0 <= symmetry < len(game.actions):
-        room.told[t, BROKEN] = b + 1
+        mine.told[BROKEN] = b + 1
         symmetry = 0
     this.symmetry = symmetry
-    key = max(room.key[t, 0] ^ known.weights, np.uint64(1))  # 0 marks an empty entry
-    room.keys[b] = key
+    key = max(mine.key[0] ^ known.weights, np.uint64(1))  # 0 marks an empty entry
+    mine.keys[b] = key
     place = np.int64(key & np.uint64(len(known.table.keys) - 1))
     prefetch(np.int64(known.table.keys.ctypes.data) + place * evaluation_table.SET_BYTES)
 
 
-@njit(cache=True, nogil=True)
-def _look_up(trees, active, target, rule, noise, game, known, room, t):
+@njit(cache=True, nogil=True, forceinline=True)
+def _look_up(trees, active, target, rule, noise, game, known, mine):
     """Look up the leaves of these trees and complete those that are found; the others wait for an evaluation. Return
     how many trees need another descent; these are then the first of `active`."""
     num = 0
-    num_actions = game.actions.shape[1]
     for i in range(len(active)):
         b = active[i]
         this = trees.tree[b]
         if this.stage == LEAF:
             leaf = np.int64(this.leaf)
-            logits = room.logits[t, :num_actions]
+            logits = mine.logits
             at = np.int64(-1)
             if len(known.table.keys) > 0:
-                at = evaluation_table.find(known.table, room.keys[b])
+                at = evaluation_table.find(known.table, mine.keys[b])
             if at < 0 or not evaluation_table.read(
-                known.table,
-                room.keys[b],
-                at,
-                game.actions[this.symmetry],
-                logits.view(np.uint32),
-                room.value[t].view(np.uint32),
+                known.table, mine.keys[b], at, game.actions, this.symmetry, mine.logits_bits, mine.value_bits
             ):
                 this.stage = WAITS
             else:
-                value = room.value[t, 0]
-                if _legal(trees, b, leaf, game, room, t) > 0:
-                    _expand(trees, b, leaf, logits, room.legal[t, :num_actions], rule, noise)
+                value = mine.value[0]
+                if _legal(trees, b, leaf, game, mine) > 0:
+                    _expand(trees, b, leaf, logits, mine.legal, rule, noise)
                     simulation.backup(trees, b, leaf, value, rule, False)
                     this.stage = IDLE
         if this.stage == IDLE and not complete(trees, b, target):

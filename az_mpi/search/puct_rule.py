@@ -47,7 +47,7 @@ def exploration_table(settings: schema.Search) -> np.ndarray:
     return (rate * np.sqrt(n)).astype(np.float32)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_reduction: float) -> int:
     """Return the edge with the highest Q(s, a) + c(s) P(s, a) sqrt(N(s)) / (1 + N(s, a)); the first of equals.
 

@@ -66,7 +66,7 @@ def _temper(trees, b, first, count, temperature):
         trees.edge[b, e].edge_prior /= total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
     """Return whether edge e of node n is not proven to be worse than another one: if the node's result is known, it
     reaches that; else it is no proven loss."""

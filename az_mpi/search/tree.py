@@ -133,7 +133,7 @@ def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.n
     return most
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, ended: bool, value: float) -> int:
     """Append a node without edges to tree b and return its index. value: the result, if `ended`."""
     n = trees.tree[b].nodes_used
@@ -168,7 +168,7 @@ def reset(
         add_node(trees, slots[i], parent, states[i], players[i], ended[i], values[i])
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) -> None:
     """Give node n one edge for each legal action; priors are the softmax of the legal logits. logits, legal: [A]."""
     highest = np.float32(-np.inf)
@@ -197,7 +197,7 @@ def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) 
     trees.tree[b].edges_used = first + count
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def likeliest(trees: Trees, b: int, n: int) -> int:
     """Return which edge of node n has the largest prior, the first of equals: counted from the node's first edge."""
     first = trees.node[b, n].first_edge
@@ -208,7 +208,7 @@ def likeliest(trees: Trees, b: int, n: int) -> int:
     return best
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
     """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge).
 
@@ -221,7 +221,7 @@ def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
     return True, node.exact_value if node.player == trees.node[b, n].player else -node.exact_value
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
 def prove(trees: Trees, b: int, n: int) -> bool:
     """Mark node n as exact if its edges show its result; return whether they do."""
     node = trees.node[b, n]

@@ -8,6 +8,7 @@ from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.games import connect4, mnk, othello
 from az_mpi.games.base import Board
+from az_mpi.games.bitboards import change_sides, count, is_empty, put
 from az_mpi.search import tree
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
@@ -122,9 +123,9 @@ BROKEN = {
         r"planes returned float32 \(64, 2, 6, 7\)\n  expected: uint8 \(64, 2, 6, 7\)",
     ),
     "states of another type": (
-        connect4.Rules,
+        othello.Rules,
         {"state_dtype": np.dtype(np.int32)},
-        r"initial returned uint64 \(64, 2\)\n  expected: int32 \(64, 2\)",
+        r"initial returned uint64 \(64, 3\)\n  expected: int32 \(64, 3\)",
     ),
     "a board with other players": (
         mnk.Rules,
@@ -193,24 +194,21 @@ class Grudge(mnk.Rules):
         super().__init__()
         self.state_size = 3  # the last one: the cell of the newest move, counted from 1
 
-    def initial(self, n):
-        return np.zeros((n, 3), np.uint16)
+    def apply(self, state, action):
+        put(state, 0, action)
+        change_sides(state, 1)
+        state[2] = action + 1
 
-    def play(self, states, actions):
-        return np.column_stack([super().play(_stones(states), actions), actions + 1]).astype(np.uint16)
+    def legal_actions(self, state, legal):
+        num = 0
+        for cell in range(9):
+            legal[cell] = is_empty(state, 1, cell)
+            num += legal[cell]
+        if num > 1 and (state[2] == 1 or state[2] == 3 or state[2] == 7 or state[2] == 9):
+            legal[4] = False
 
-    def legal(self, states):
-        legal = super().legal(_stones(states))
-        legal[:, 4] &= ~np.isin(states[:, 2], (1, 3, 7, 9)) | (legal.sum(axis=1) == 1)
-        return legal
-
-
-def _stones(states):
-    return np.ascontiguousarray(states[..., :2])
-
-
-for name in ("terminal", "to_play", "planes", "canonical_key", "show", "board"):
-    setattr(Grudge, name, lambda self, states, name=name: getattr(mnk.Rules, name)(self, _stones(states)))
+    def current_player(self, state):
+        return (count(state[0]) + count(state[1])) & 1
 
 
 def test_legal_moves_that_the_planes_do_not_show_are_found():

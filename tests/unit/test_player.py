@@ -234,7 +234,7 @@ def test_pause_completes_what_is_under_way():
     player.start(player.free(), range(8), 0)
     for _ in range(5):
         player.step()
-    assert evaluate.log.count("begin") == evaluate.log.count("complete") + 1
+    assert evaluate.log.count("begin") == evaluate.log.count("complete") + 2
     player.pause()
     assert evaluate.log.count("begin") == evaluate.log.count("complete")
     visits = player.search.trees.visits[:, 0]

@@ -1,5 +1,11 @@
 """Games whose rules are written for one position: compiled, and as plain Python."""
 
+import copy
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -95,6 +101,45 @@ def test_attributes_are_constants_of_each_game_and_methods_call_each_other():
         state = game.play(game.play(state, np.array([0])), np.array([2]))
         assert game.terminal(state)[0].tolist() == [game is not long]
     assert played(long) == played(Slow(9)) and played(jumps) == played(Slow(9, bonus=[0, 5, 0, 0, 0, 0, 0, 0, 0]))
+
+
+def test_sizes_that_processes_compiled_apart_work_together(tmp_path):
+    """Their compiled functions are loaded from the cache into one process, where no two may have the same name."""
+    code = f"""import numpy as np, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_position_game import Race, Slow, played
+for length in map(int, sys.argv[1:]):
+    assert played(Race(length)) == played(Slow(length)), length"""
+    for lengths in (["4"], ["9"], ["4", "9"]):
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+        subprocess.run([sys.executable, "-c", code, *lengths], env=environment, check=True)
+
+
+def test_a_copy_of_a_game_has_rules_of_its_own():
+    game = games.make("go(size=3)")
+    state = game.play(game.initial(1), np.array([4]))
+    longer = copy.copy(game)
+    longer.max_plies = 1
+    assert [made.terminal(state)[0].tolist() for made in (game, longer)] == [[False], [True]]
+
+
+def test_compiled_code_may_not_call_the_rules_where_a_class_has_methods_for_batches():
+    class Swapped(Race):
+        def planes(self, states):
+            return super().planes(states)[:, :, ::-1]
+
+    assert [game.has_entries for game in (Race(), Slow(), Swapped(), guarded(Race()), guarded(Swapped()))] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+    ]
+
+
+def test_states_of_another_width_are_refused():
+    with pytest.raises(ValueError, match=r"states have the shape \(1, 2\); expected: \(1, 3\)"):
+        Race().legal(np.zeros((1, 2), np.int32))
 
 
 def test_the_argument_of_play_stays_as_it_is():
