@@ -290,7 +290,7 @@ class Rules(BitboardGame):
     def state_to_text(self, state: np.ndarray) -> str:
         """Return the stones, who is to move, and how many passes came just before: 0, 1 or 2. What else came before,
         and so a ko, is not in it."""
-        passes = int(self._turn(np.asarray(state)[None])[0])
+        passes = int(state[3 * self.words])
         return f"{stones_to_text(self, np.asarray(state))} {(passes >> 1 & 1) + (passes >> 2 & 1)}"
 
     def text_to_state(self, text: str) -> np.ndarray:

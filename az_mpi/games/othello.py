@@ -4,12 +4,8 @@ column c is bit size * r + c."""
 import numpy as np
 from numba import njit
 
-<<<<<<< HEAD
-from az_mpi.games.bitboards import BitboardGame, packed
-from az_mpi.games.state_text import stones_from_text, stones_to_text
-=======
 from az_mpi.games.bitboards import BitboardGame, count, packed
->>>>>>> cc0f87e
+from az_mpi.games.state_text import stones_from_text, stones_to_text
 from az_mpi.games.symmetry import dihedral
 
 SIZES = 4, 6, 8
@@ -95,9 +91,8 @@ class Rules(BitboardGame):
 
     def text_to_state(self, text: str) -> np.ndarray:
         players, mover, _ = stones_from_text(text, self.rows, self.columns)
-        return np.append(
-            packed(np.stack([players.ravel() == player for player in (mover, 1 - mover)])), np.uint64(mover)
-        )
+        own, other = packed(np.stack([players.ravel() == player for player in (mover, 1 - mover)]))[:, 0]
+        return np.array([own, other, mover], np.uint64)
 
 
 @njit(cache=True, nogil=True)
