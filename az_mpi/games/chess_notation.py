@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -26,9 +26,6 @@ from az_mpi.games.chess_board import (
     flipped,
 )
 from az_mpi.games.chess_state import COUNTS, FLAGS, NUMBER, TARGET, WORDS
-
-if TYPE_CHECKING:
-    from az_mpi.games.chess import Rules
 
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
 EMPTY = "8/8/8/8/8/8/8/8 w - - 0 1"  # of Chess960, before the first action has set up the pieces
@@ -242,7 +239,7 @@ def _is_set_up(game, state):
     return not game.chess960 or bool(state[0])
 
 
-def all_san(game: Rules, state: np.ndarray) -> dict[int, str]:
+def all_san(game: Any, state: np.ndarray) -> dict[int, str]:
     """Return {legal action of a state, [32]: its name in algebraic notation}."""
     if not _is_set_up(game, state):
         return {number: str(number) for number in range(len(game.setups))}
@@ -278,7 +275,7 @@ def _stem(one, words, actions):
     return LETTERS[one.kind] + which + takes + end
 
 
-def uci(game: Rules, state: np.ndarray, action: int) -> str:
+def uci(game: Any, state: np.ndarray, action: int) -> str:
     """Return a legal action of a state, [32], as UCI writes it: e2e4, e7e8q; castling e1g1, in Chess960 e1h1."""
     if not _is_set_up(game, state):
         return str(action)
@@ -290,7 +287,7 @@ def uci(game: Rules, state: np.ndarray, action: int) -> str:
     return _name(one.start, words) + _name(end, words) + one.promoted.lower()
 
 
-def find_uci(game: Rules, state: np.ndarray, text: str) -> int | None:
+def find_uci(game: Any, state: np.ndarray, text: str) -> int | None:
     """Return the legal action of a state, [32], that UCI writes so; None if there is none. Castling is understood in
     both notations, e1g1 and e1h1."""
     if not _is_set_up(game, state):
@@ -306,7 +303,7 @@ def find_uci(game: Rules, state: np.ndarray, text: str) -> int | None:
     return (exact or castling)[0].number if exact or castling else None
 
 
-def find(game: Rules, state: np.ndarray, text: str) -> int | None:
+def find(game: Any, state: np.ndarray, text: str) -> int | None:
     """Return the legal action of a state, [32], that a move in algebraic notation or in UCI names; None if there is
     none, or more than one. Signs for captures, check and mate may be missing."""
     if (match := _UCI.fullmatch(text)) or not _is_set_up(game, state):
