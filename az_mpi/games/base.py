@@ -233,6 +233,16 @@ class Game(ABC):
             raise ValueError(f"{text.strip()!r} is no legal move here; there are {', '.join(words)}")
         return exact
 
+    def state_to_text(self, state: np.ndarray) -> str:
+        """Return a position, [S], as one line, in the form that is usual for the game, such as FEN. What came before
+        need not be in it. By default the game has none: ValueError."""
+        raise ValueError(f"{self.name} has no form of its positions as text")
+
+    def text_to_state(self, text: str) -> np.ndarray:
+        """Return the position, [S], that a text of `state_to_text` describes, with what the text leaves out as at the
+        start of a game. Raises ValueError, which says what is wrong; by default the game has none."""
+        raise ValueError(f"{self.name} has no form of its positions as text")
+
     def board(self, state: np.ndarray) -> Board | None:
         """Return one state, [S], as a `Board`. By default None: reports then show the text of `show`."""
         return None

@@ -14,6 +14,7 @@ import numpy as np
 
 from az_mpi.games.base import OWN_AND_OTHER, require
 from az_mpi.games.bitboards import BitboardGame, count, holds, lowest, packed
+from az_mpi.games.state_text import stones_from_text, stones_to_text
 from az_mpi.games.symmetry import dihedral
 
 REMEMBERED = 16
@@ -292,6 +293,32 @@ class Rules(BitboardGame):
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return self.cell_name(action) if action < self.cells else "pass"
+
+    def state_to_text(self, state: np.ndarray) -> str:
+        """Return the stones, who is to move, and how many passes came just before: 0, 1 or 2. What else came before,
+        and so a ko, is not in it."""
+        passes = int(state[3 * self.words])
+        return f"{stones_to_text(self, np.asarray(state))} {(passes >> 1 & 1) + (passes >> 2 & 1)}"
+
+    def text_to_state(self, text: str) -> np.ndarray:
+        players, mover, words = stones_from_text(text, self.rows, self.columns)
+        if words not in ([], ["0"], ["1"], ["2"]):
+            raise ValueError(f"{' '.join(words)[:20]!r} is no number of passes; allowed: 0, 1, 2")
+        points = [np.flatnonzero(players.ravel() == player).tolist() for player in (0, 1)]
+        state = self.initial(1)
+        # One stone after the other: a part of a position that has no chain without liberties has none either.
+        for k in range(2 * max(map(len, points)) + mover):
+            point = points[k % 2].pop() if points[k % 2] else self.cells
+            if point < self.cells and not self.legal(state)[0, point]:
+                raise ValueError(f"the stone on {self.cell_name(point)} has no liberty")
+            state = self.play(state, np.array([point]))
+        turn = 3 * self.words
+        state[0, turn] &= ~np.uint64(0xFFFFFF06)  # neither passes nor plies
+        state[0, turn] |= np.uint64((0, 2, 6)[int((words or "0")[0])])
+        state[0, turn + 2 :] = 0
+        if (self.board(state[0]).players != players).any():
+            raise ValueError("there are stones without a liberty")
+        return state[0]
 
 
 def _reached(stones, free):

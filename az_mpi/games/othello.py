@@ -5,6 +5,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.games.bitboards import BitboardGame, count, packed
+from az_mpi.games.state_text import stones_from_text, stones_to_text
 from az_mpi.games.symmetry import dihedral
 
 SIZES = 4, 6, 8
@@ -84,6 +85,14 @@ class Rules(BitboardGame):
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return self.cell_name(action) if action < self.cells else "pass"
+
+    def state_to_text(self, state: np.ndarray) -> str:
+        return stones_to_text(self, np.asarray(state))
+
+    def text_to_state(self, text: str) -> np.ndarray:
+        players, mover, _ = stones_from_text(text, self.rows, self.columns)
+        own, other = packed(np.stack([players.ravel() == player for player in (mover, 1 - mover)]))[:, 0]
+        return np.array([own, other, mover], np.uint64)
 
 
 @njit(cache=True, nogil=True)

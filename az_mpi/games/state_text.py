@@ -1,8 +1,9 @@
-"""What messages about the rules of a game show: a state, drawn, or two of them side by side.
+"""States as text: drawings of one or two in messages about the rules, and positions as one line, as in FEN.
 
 Shapes: B batch, S numbers a state, see `games.base`.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -67,3 +68,26 @@ def side_by_side(left: str, right: str) -> str:
     height = max(len(left_lines), len(right_lines))
     rows = zip(*(lines + [""] * (height - len(lines)) for lines in (left_lines, right_lines)))
     return "\n".join(f"{a:<{width}}  {b}".rstrip() for a, b in rows)
+
+
+def stones_to_text(game: Game, state: np.ndarray) -> str:
+    """Return the pieces of a state, [S], and who is to move, as one line: the rows from the top, x for a piece of the
+    player who began, o for the other one's, and a number for so many empty cells; then x or o."""
+    board = game.board(state)
+    assert board is not None, "only for games with boards"
+    rows = ("".join("xo."[player] for player in row) for row in board.players.tolist())
+    text = "/".join(re.sub(r"\.+", lambda empty: str(len(empty[0])), row) for row in rows)
+    return f"{text} {'xo'[int(game.to_play(state[None])[0])]}"
+
+
+def stones_from_text(text: str, rows: int, columns: int) -> tuple[np.ndarray, int, list[str]]:
+    """Return (the owner of the piece on each cell, int8 [rows, columns]: 0, 1, or -1 for none; the player to move; the
+    words after that) of a text of `stones_to_text`. Raises ValueError if it is none, or of another size."""
+    placed, mover, *more = [*text.lower().split(), "", ""]
+    lines = [re.sub(r"\d{1,3}", lambda num: "." * int(num[0]), row, flags=re.ASCII) for row in placed.split("/")]
+    if len(lines) != rows or any(len(line) != columns or set(line) - set("xo.") for line in lines):
+        raise ValueError(f"{placed[:80]!r} are not {rows} rows of {columns} cells: x, o, and numbers of empty cells")
+    if mover not in ("x", "o"):
+        raise ValueError(f"{mover[:20]!r} is no player to move; allowed: x, who began, and o")
+    players = np.array([["xo.".index(sign) for sign in line] for line in lines], np.int8)
+    return np.where(players == 2, np.int8(-1), players), "xo".index(mover), [word for word in more if word]
