@@ -12,9 +12,10 @@ class Moves:
     """The moves of a game in its own notation, which must be single words.
 
     variant: the game's name in UCI. variants: all names that a program may have for it. start_fen: of its first
-    position; "": unknown."""
+    position; "": unknown. chess960: whether castling is written as the king's move onto its rook."""
 
     start_fen = ""
+    chess960 = False
 
     def __init__(self, game: Game):
         self.game = game

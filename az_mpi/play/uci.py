@@ -158,6 +158,8 @@ class UciEngine(LineEngine):
             known = self.options.set(name, value)
         if known is None:
             self._remark(f"no option {name[:40]} with the value {value[:40]}")
+        elif known == "UCI_Chess960":
+            self.moves.chess960 = self.options.values[known]
         elif known == "Clear Hash":
             self.session.forget()
         elif known == "Threads" and self.options.values[known] != before[known]:
@@ -263,7 +265,7 @@ class UciEngine(LineEngine):
             if action is None:
                 self._remark(f"searchmoves: illegal move {word[:40]}")
         actions = {action for action in found if action is not None}
-        return self.session.restricted(actions) if actions else self.session
+        return self.session.beside(actions=actions) if actions else self.session
 
     def _level(self, go):
         values = self.options.values

@@ -40,7 +40,7 @@ CHESS960 = {"UCI_Chess960": Option("check", False)}
 
 
 class Options:
-    """The options with their values, {name: value}. defaults: where they differ from the table's. also: more of them."""
+    """The options with their values, {name: value}. defaults: where they differ from the table. also: more of them."""
 
     def __init__(self, defaults: Mapping[str, int | bool | str], also: Mapping[str, Option]):
         self._options = {

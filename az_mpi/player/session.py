@@ -1,12 +1,12 @@
 """One game in progress with its search. All ways to play share it: terminal, web page, GTP and UCI."""
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 
 import numpy as np
 
-from az_mpi.games.base import board_after, legal_words, positions
+from az_mpi.games.base import Game, board_after, legal_words, positions
 from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.player.restricted_game import restricted
@@ -59,15 +59,29 @@ class Session:
         self._search = self.player.new_search(self._room, self._cache_bytes)
         self._new_tree()
 
-    def restricted(self, actions: Collection[int]) -> "Session":
-        """Return a session at this position, for one search that looks at these of the legal actions alone. Its tree is
-        its own."""
+    def use_game(self, game: Game) -> None:
+        """Play by other rules from now on, such as another komi, which the states fit. The search tree is dropped."""
         player = self.player
-        game = restricted(self.game, self.state, actions)
+        self.game, self.player = game, LoadedPlayer(game, player.engine, player.settings, player.evaluator)
+        self.resize(self._tree_bytes)
+
+    def beside(self, state: np.ndarray | None = None, actions: Collection[int] = ()) -> "Session":
+        """Return a session for one search of the position `state`, [S], or of the present one. Its tree is its own.
+        actions: the legal ones that it looks at; () for all."""
+        state, player = self.state if state is None else state, self.player
+        game = restricted(self.game, state, actions) if actions else self.game
         limited = LoadedPlayer(game, player.engine, player.settings, player.evaluator)
         session = Session(limited, self._leaves_max, tree_bytes=self._tree_bytes)
-        session.restart(self.state)
+        session.restart(state)
         return session
+
+    def restore(self, states: Sequence[np.ndarray], actions: Sequence[int]) -> None:
+        """Go back to a game in progress: its positions, each [S], and the actions between them."""
+        if len(self.states) >= len(states) > 0 and all(a is b for a, b in zip(self.states, states)):
+            self.undo(len(self.states) - len(states))
+            return
+        self.states[:], self.actions[:] = states, actions
+        self._new_tree()
 
     def _simulations_max(self):
         """Return how many simulations fill the tree, at as many edges a node as the initial position has."""
