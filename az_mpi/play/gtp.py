@@ -94,7 +94,8 @@ class GtpEngine(LineEngine):
             "kata-genmove_analyze": (partial(self._genmove_analyze, analysis.in_katago), ANY),
             "gogui-analyze_commands": (lambda: GOGUI, ()),
             "hexgui-analyze_commands": (lambda: "", ()),  # HexGui ends if this command is unknown
-        } | Setup(self).commands
+        }
+        self.commands |= Setup(self).commands
 
     @cached_property
     def vertices(self) -> "Vertices":

@@ -183,16 +183,8 @@ class Setup:
             engine.play(player, self._vertex(point))
 
     def _vertex(self, point):
-        """Return the vertex of a point of SGF."""
-        game = self.engine.session.game
-        _, rows, columns = game.planes_shape
-        if point == "" or point == "tt" and max(rows, columns) <= 19:
-            return PASS
-        column, row = (ord(letter) - 97 for letter in point) if len(point) == 2 and point.isalpha() else (-1, -1)
-        if not (0 <= column < columns and 0 <= row < rows) or getattr(game, "edges", ()):  # Hex has words
-            return point
-        names = self.engine.vertices.names()
-        return names.get(row * columns + column, point)
+        engine = self.engine
+        return gtp_sgf.vertex(point, engine.session.game, engine.vertices.names())
 
     def _print(self, words):
         engine = self.engine

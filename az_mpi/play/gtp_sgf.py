@@ -1,8 +1,13 @@
 """Games of GTP as SGF: what `loadsgf` reads, the main line with stones that were set up, and what `printsgf` writes."""
 
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from az_mpi.play.gtp_words import PASS
+
+if TYPE_CHECKING:
+    from az_mpi.games.base import Game
 
 _PART = re.compile(r"([();])|([A-Za-z]+)\s*((?:\[(?:\\.|[^\]\\])*\]\s*)+)|\S", re.DOTALL)
 _VALUE = re.compile(r"\[((?:\\.|[^\]\\])*)\]", re.DOTALL)
@@ -56,6 +61,17 @@ def _points(value):
     last = last or first
     columns, rows = (range(ord(low), ord(high) + 1) for low, high in zip(first, last))
     return [chr(column) + chr(row) for column in columns for row in rows]
+
+
+def vertex(point: str, game: "Game", names: Mapping[int, str]) -> str:
+    """Return the vertex of a point of SGF; a word, as SGF of Hex has them, stays. names: of `Vertices`."""
+    _, rows, columns = game.planes_shape
+    if point == "" or point == "tt" and max(rows, columns) <= 19:
+        return PASS
+    column, row = (ord(letter) - 97 for letter in point) if len(point) == 2 and point.isalpha() else (-1, -1)
+    if not (0 <= column < columns and 0 <= row < rows) or getattr(game, "edges", None):
+        return point
+    return names.get(row * columns + column, point)
 
 
 def write(tags: dict[str, object], stones: Sequence[tuple[int, str]], moves: Sequence[tuple[int, str]]) -> str:
