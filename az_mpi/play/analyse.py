@@ -191,7 +191,7 @@ class Analyser:
     def _pool(self, komi, turn):
         """Return where a position is searched: with all of its komi, or by itself if only some moves are looked at."""
         from az_mpi.player.loaded_player import LoadedPlayer
-        from az_mpi.player.pool import Pool
+        from az_mpi.player.pool import CACHE_BYTES, Pool
         from az_mpi.player.restricted_game import restricted
 
         player, game = self.player, self._game(komi)
@@ -200,7 +200,9 @@ class Analyser:
             if turn.actions:
                 game = restricted(game, turn.state, turn.actions)
             here = LoadedPlayer(game, player.engine, player.settings, player.evaluator)
-            self._pools[key] = Pool(here, 1 if turn.actions else self.at_once, self._done)
+            self._pools[key] = Pool(
+                here, 1 if turn.actions else self.at_once, self._done, 0 if turn.actions else CACHE_BYTES
+            )
         return self._pools[key]
 
     def _done(self, position: "Position") -> None:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from az_mpi.player.loaded_player import LoadedPlayer
-from az_mpi.search import make_play_search
 from az_mpi.search.reading import RootMove, root_moves
 
+CACHE_BYTES = 2**26
 ROOM = 1000  # simulations that trees have room for at first
 
 
@@ -33,10 +33,12 @@ class Position:
 class Pool:
     """Searches positions of a game, up to `num_slots` at a time. The others wait.
 
-    done(position): called when a position has been searched."""
+    done(position): called when a position has been searched. cache_bytes: to remember evaluations in."""
 
-    def __init__(self, player: LoadedPlayer, num_slots: int, done: Callable[[Position], None]):
-        self._player, self._num_slots, self._done = player, num_slots, done
+    def __init__(
+        self, player: LoadedPlayer, num_slots: int, done: Callable[[Position], None], cache_bytes: int = CACHE_BYTES
+    ):
+        self._player, self._num_slots, self._done, self._cache_bytes = player, num_slots, done, cache_bytes
         self.waiting: list[Position] = []  # those that no search has begun of
         self._slots: dict[int, Position] = {}  # by slot
         self._room = 0
@@ -104,5 +106,4 @@ class Pool:
     def _make_room(self, visits):
         if visits > self._room:
             self._room = max(visits, ROOM)
-            settings = self._player.settings.model_copy(update={"simulations": self._room, "reuse_tree": True})
-            self._search = make_play_search(self._player.game, self._player.evaluator, settings, self._num_slots)
+            self._search = self._player.new_search(self._room, self._cache_bytes, self._num_slots)
