@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 from az_mpi import __version__
 from az_mpi.play import analysis
 from az_mpi.play.gtp_setup import Setup
-from az_mpi.play.gtp_words import ANY, COLOURS, NAMES, PASS, GtpError, Made, colour, number, read_all, whole
+from az_mpi.play.gtp_words import ANY, COLOURS, NAMES, PASS, GtpError, Made, colour, kgs_time, number, read_all, whole
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import make_parser
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 
 PROG = "python -m az_mpi gtp"
 LEAVE_S = 0.5  # how long a search may continue once only the end of input follows
-# What GoGui offers besides: kind of the reply, label, command.
-GOGUI = """\
-string/Final Score/final_score
-plist/Dead Stones/final_status_list dead
-plist/Living Stones/final_status_list alive
-string/Komi/get_komi
-string/Rules/kata-get-rules
-string/CPU Time/cputime"""
 MOVES_TO_GO_MIN = 10  # main time has to last for so many moves at least
 ABOUT = "Let programs play against the network of a run, by the Go Text Protocol (GTP), version 2."
 EPILOG = """\
@@ -86,14 +78,10 @@ class GtpEngine(LineEngine):
             "time_left": (self._time_left, (colour, number, whole)),
             "kgs-time_settings": (self._kgs_time_settings, ANY),
             "kgs-genmove_cleanup": (self._genmove_cleanup, (colour,)),
-            "kgs-game_over": (lambda: "", ()),
-            "cputime": (lambda: f"{time.process_time():.3f}", ()),
             "lz-analyze": (partial(self._analyze, analysis.in_leela_zero), ANY),
             "kata-analyze": (partial(self._analyze, analysis.in_katago), ANY),
             "lz-genmove_analyze": (partial(self._genmove_analyze, analysis.in_leela_zero), ANY),
             "kata-genmove_analyze": (partial(self._genmove_analyze, analysis.in_katago), ANY),
-            "gogui-analyze_commands": (lambda: GOGUI, ()),
-            "hexgui-analyze_commands": (lambda: "", ()),  # HexGui ends if this command is unknown
         }
         self.commands |= Setup(self).commands
 
@@ -349,15 +337,7 @@ class GtpEngine(LineEngine):
         self._clocks[colour].set_left(left_s, moves)
 
     def _kgs_time_settings(self, words):
-        """Take none, absolute S, byoyomi MAIN PERIOD NUMBER (of periods), or canadian MAIN PERIOD STONES."""
-        kind, *numbers = words or [""]
-        lengths = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}
-        if kind not in lengths or len(numbers) != lengths[kind]:
-            raise GtpError("syntax error")
-        main_s, period_s, moves = (*read_all([whole] * len(numbers), numbers), 0, 0, 0)[:3]
-        # Of several periods of byo-yomi each serves for every move anew, until one is used up.
-        moves = {"none": 0, "absolute": 0, "byoyomi": 1}.get(kind, moves)
-        self._time_settings(*((0, 1, 0) if kind == "none" else (main_s, period_s, moves)))
+        self._time_settings(*kgs_time(words))
 
     def _analyze(self, write, words):
         """Return an iterator over lines about the position, which ends as soon as there is input."""

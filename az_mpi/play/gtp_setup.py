@@ -1,19 +1,17 @@
-"""The commands of GTP that set up a game and judge it: komi, handicap, rules, SGF, score."""
+"""The commands of GTP that set up a game and judge it: komi, handicap, rules, SGF, score, and what GoGui and KGS add."""
 
 import json
 import math
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Any
 
 from az_mpi.core import files
 from az_mpi.core.problems import escape
 from az_mpi.play import gtp_sgf
-from az_mpi.play.gtp_words import ANY, PASS, GtpError, number, read_all, whole
-
-if TYPE_CHECKING:
-    from az_mpi.play.gtp import GtpEngine
+from az_mpi.play.gtp_words import ANY, GOGUI, PASS, GtpError, number, read_all, whole
 
 # Names of KataGo for rules that count by area, as Go does here; the others count by territory.
 BY_AREA = ("tromp-taylor", "chinese", "chinese-ogs", "chinese-kgs", "aga", "bga", "french", "new-zealand", "goe")
@@ -30,9 +28,9 @@ KOMI_MAX = 400
 
 
 class Setup:
-    """These commands of an engine, {name: (the function that does it, the functions that read its arguments)}."""
+    """These commands of a `GtpEngine`, {name: (the function that does it, the functions that read its arguments)}."""
 
-    def __init__(self, engine: "GtpEngine"):
+    def __init__(self, engine: Any):
         self.engine = engine
         self._komi: float | None = None  # that a client asked for
         self._is_told = False  # that the network learned another komi
@@ -48,6 +46,10 @@ class Setup:
             "printsgf": (self._print, ANY),
             "final_score": (self._final_score, ()),
             "final_status_list": (self._final_status_list, (str,)),
+            "kgs-game_over": (lambda: "", ()),
+            "cputime": (lambda: f"{time.process_time():.3f}", ()),
+            "gogui-analyze_commands": (lambda: GOGUI, ()),
+            "hexgui-analyze_commands": (lambda: "", ()),  # HexGui ends if this command is unknown
         }
 
     @property

@@ -12,6 +12,15 @@ COLOURS = {"b": 0, "black": 0, "w": 1, "white": 1}
 PASS = "pass"
 ANY = (str, ...)  # the arguments of a command that takes any number of them
 
+# What GoGui offers besides: kind of the reply, label, command.
+GOGUI = """\
+string/Final Score/final_score
+plist/Dead Stones/final_status_list dead
+plist/Living Stones/final_status_list alive
+string/Komi/get_komi
+string/Rules/kata-get-rules
+string/CPU Time/cputime"""
+
 
 class GtpError(Exception):
     """A command fails. str() is the message for the program that sent it."""
@@ -58,3 +67,14 @@ def _matched(pattern, text):
     if not re.fullmatch(pattern, text, re.ASCII):
         raise ValueError
     return text
+
+
+def kgs_time(words: Sequence[str]) -> tuple[int, int, int]:
+    """Return the arguments for `time_settings` of kgs-time_settings: none, absolute MAIN, byoyomi MAIN PERIOD NUMBER,
+    or canadian MAIN PERIOD STONES. Each period of byo-yomi counts as one for a single stone."""
+    kind, *numbers = words or [""]
+    lengths = {"none": 0, "absolute": 1, "byoyomi": 3, "canadian": 3}
+    if kind not in lengths or len(numbers) != lengths[kind]:
+        raise GtpError("syntax error")
+    main_s, period_s, stones = (*read_all([whole] * len(numbers), numbers), 0, 0, 0)[:3]
+    return (0, 1, 0) if kind == "none" else (main_s, period_s, 1 if kind == "byoyomi" else stones)

@@ -33,7 +33,7 @@ def choose(session: "Session", level: float, rng: random.Random) -> int:
     """Return the action to play at a level, after `Session.think`; at FULL the one that the search would play."""
     temperature = _between(level, AT, TEMPERATURES)
     moves = session.moves()
-    if temperature <= 0:
+    if level >= FULL:
         return moves[0].action
     logits = [math.log(move.visits + move.prior + 1e-9) / temperature for move in moves]
     weights = [math.exp(logit - max(logits)) for logit in logits]
