@@ -1,4 +1,4 @@
-"""The commands of GTP that set up a game and judge it: komi, handicap, rules, SGF, score; and those of GoGui and KGS."""
+"""The commands of GTP that set up a game and judge it: komi, handicap, rules, SGF, score; those of GoGui and KGS."""
 
 import json
 import math
