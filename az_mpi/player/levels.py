@@ -31,10 +31,10 @@ def limit_at(level: float, limit: Limit, simulations: int) -> Limit:
 
 def choose(session: "Session", level: float, rng: random.Random) -> int:
     """Return the action to play at a level, after `Session.think`; at FULL the one that the search would play."""
+    if level >= FULL:
+        return session.best()
     temperature = _between(level, AT, TEMPERATURES)
     moves = session.moves()
-    if level >= FULL:
-        return moves[0].action
     logits = [math.log(move.visits + move.prior + 1e-9) / temperature for move in moves]
     weights = [math.exp(logit - max(logits)) for logit in logits]
     return rng.choices(moves, weights)[0].action
