@@ -24,6 +24,8 @@ COMMANDS = {
     "play": ("az_mpi.play.terminal", "play against the network of a run in the terminal"),
     "gtp": ("az_mpi.play.gtp", "let programs play against the network of a run: Go Text Protocol"),
     "uci": ("az_mpi.play.uci", "let chess programs play against the network of a run: Universal Chess Interface"),
+    "gomocup": ("az_mpi.play.gomocup", "let programs for Gomoku play against the network of a run: Gomocup's protocol"),
+    "analyse": ("az_mpi.play.analyse", "analyse many positions at a time, as KataGo's analysis engine does"),
     "web": ("az_mpi.play.web_server", "play against the network of a run in a browser, and look at what it thinks"),
     "compare": ("az_mpi.plan.compare_command", "train configurations for equal time and say which one plays best"),
     "scaling": ("az_mpi.plan.scaling", "measure how a configuration scales, and report how many ranks are useful"),

@@ -16,7 +16,7 @@ NAMES = {(3, 3, 3): "tictactoe", (15, 15, 5): "gomoku"}
 
 class Rules(BitboardGame):
     """Players put stones on empty cells alternately. k or more in a row, column or diagonal win; a full board is a
-    draw.
+    draw. exact: k win, but more than k do not.
 
     An action is a cell, counted row by row from the top left; in text its column, and its row from the bottom: a3 b3 c3
     in the top row of tic-tac-toe.
@@ -24,22 +24,29 @@ class Rules(BitboardGame):
 
     sgf_number = 4
 
-    def __init__(self, m: int = 3, n: int = 3, k: int = 3):
+    def __init__(self, m: int = 3, n: int = 3, k: int = 3, exact: bool = False):
         require("m", m, 3, 19)
         require("n", n, 3, 19)
         require("k", k, 3, max(m, n))
+        if type(exact) is not bool:
+            raise ValueError(f"exact is {exact!r}; allowed: True, False")
         super().__init__(n, m, dihedral(n, m), upwards=True)
         self.symmetry_actions = self.symmetry_cells
         self.k = k
-        self.name = NAMES.get((m, n, k), f"mnk(m={m},n={n},k={k})")
+        plain = f"mnk(m={m},n={n},k={k}{',exact=True' if exact else ''})"
+        self.name = plain if exact else NAMES.get((m, n, k), plain)
         self.num_actions = self.max_plies = self.cells
         self.state_size, self.state_dtype = 2 * self.words, np.dtype(np.uint16 if self.cells <= 16 else np.uint64)
         self.solver = "enumerate" if self.cells == 9 else ""
+        self.exact = exact
         # For each direction, right, down, down to the right and to the left: its step in bits, and where lines begin.
         row, column = np.divmod(np.arange(self.cells), m)
         ways = [(0, 1), (1, 0), (1, 1), (1, -1)]
         ends = [(row + (k - 1) * r, column + (k - 1) * c) for r, c in ways]
         self._begins = packed(np.array([(r < n) & (0 <= c) & (c < m) for r, c in ends]))
+        # Where lines of k + 1 begin, for each direction: such a line is no win if `exact`.
+        ends = [(row + k * r, column + k * c) for r, c in ways]
+        self._longer = packed(np.array([(r < n) & (0 <= c) & (c < m) for r, c in ends]))
         self._steps = np.array([r * m + c for r, c in ways])
         self._full = packed(np.ones(self.cells, np.bool_))
 
@@ -57,7 +64,9 @@ class Rules(BitboardGame):
             other[w] = state[self.words + w]
             is_full &= np.uint64(state[w]) | other[w] == self._full[w]
         for d in range(4):  # only the one who just moved can have completed a line
-            if has_line(other, run, self.k, self._steps[d], self._begins[d]):
+            if has_line(other, run, self.k, self._steps[d], self._begins[d]) and (
+                not self.exact or has_exact_line(run, self._steps[d], self._begins[d], self._longer[d])
+            ):
                 return True, -1.0
         return is_full, 0.0
 
@@ -69,6 +78,10 @@ class Rules(BitboardGame):
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return self.cell_name(action)
+
+    def with_stones(self, own: np.ndarray, other: np.ndarray) -> np.ndarray:
+        """Return the state, [S], with these stones of the player to move and of the other one; bool [N]."""
+        return np.concatenate([packed(own), packed(other)]).astype(self.state_dtype)
 
     def winning_cells(self, players: np.ndarray) -> Cells:
         return lines(players, self.k)
@@ -97,5 +110,23 @@ def has_line(stones: np.ndarray, run: np.ndarray, k: int, step: int, begins: np.
             run[w] = stones[w] & (run[w] >> shift | above)
     for w in range(words):
         if run[w] & begins[w]:
+            return True
+    return False
+
+
+@njit(cache=True, nogil=True)
+def has_exact_line(run: np.ndarray, step: int, begins: np.ndarray, longer: np.ndarray) -> bool:
+    """Return whether a line that begins at one of the cells `run`, as `has_line` leaves them, is no part of a longer
+    one. longer: uint64 [words], the cells where a line of k + 1 begins."""
+    words = len(run)
+    shift = np.uint64(step)
+    for w in range(words):
+        found = run[w] & begins[w]
+        above = run[w + 1] & begins[w + 1] if w + 1 < words else np.uint64(0)
+        # Of a longer row the next cell begins a line of k too, or the cell before it does.
+        next_too = (found >> shift | above << (np.uint64(64) - shift)) & longer[w]
+        below = run[w - 1] & begins[w - 1] & longer[w - 1] if w > 0 else np.uint64(0)
+        before_too = (found & longer[w]) << shift | below >> (np.uint64(64) - shift)
+        if found & ~next_too & ~before_too:
             return True
     return False

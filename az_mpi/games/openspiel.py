@@ -2,7 +2,8 @@
 
 Two players, zero sum, perfect information, no chance, one move at a time. `pip install open_spiel` brings them.
 
-A state is the moves of a game: int16 [number of moves, a1, a2, …]. A cache keeps OpenSpiel's own objects for the states
+A state is the moves of a game: int16 [number of moves, a1, a2, …]; `openspiel_chess` says how one of chess begins at a
+FEN. A cache keeps OpenSpiel's own objects for the states
 that were used last. Any other state is made again from its moves, so results never depend on the cache.
 """
 
@@ -19,7 +20,16 @@ from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.games import openspiel_boards
 from az_mpi.games.base import Board, Game, require
-from az_mpi.games.openspiel_chess import OTHER_VIEW, SIDEWAYS, described, lead, turned
+from az_mpi.games.openspiel_chess import (
+    OTHER_VIEW,
+    SIDEWAYS,
+    checked_fen,
+    described,
+    fen_to_numbers,
+    lead,
+    split_start,
+    turned,
+)
 from az_mpi.games.symmetry import dihedral
 
 MAX_PLIES = 512  # by default; chess in OpenSpiel allows 17,695
@@ -239,9 +249,30 @@ class OpenSpiel(Game):
     def _each(self, states):
         return (self._live[_key(row)] for row in states)
 
+    def state_to_text(self, state: np.ndarray) -> str:
+        """Return a state, [S], of chess as FEN. Raises ValueError for other games."""
+        self._expect_chess()
+        return self.live(state).board().to_fen()
+
+    def text_to_state(self, text: str) -> np.ndarray:
+        """Return the state, [S], of chess that a FEN describes; no move led to it. Raises ValueError if the position is
+        not legal, and for other games."""
+        self._expect_chess()
+        numbers = fen_to_numbers(checked_fen(text))
+        if len(numbers) >= self.max_plies:
+            raise ValueError(f"max_plies is {self.max_plies}; a game from a FEN needs more")
+        state = self.initial(1)[0]
+        state[: len(numbers) + 1] = len(numbers), *numbers
+        return state
+
+    def _expect_chess(self):
+        if self._short_name != "chess":
+            raise ValueError(f"{self.name}: only positions of chess have a text")
+
     def _replay(self, key):
-        live = self.game.new_initial_state()
-        for action in np.frombuffer(key, np.int16)[1:]:
+        fen, actions = split_start(np.frombuffer(key, np.int16)[1:])
+        live = self.game.new_initial_state(fen) if fen else self.game.new_initial_state()
+        for action in actions:
             live.apply_action(int(action))
         return live
 

@@ -62,11 +62,12 @@ class PositionGame(Game):
 
     @property
     def has_entries(self) -> bool:
-        """Whether compiled code may call `entries` in place of the methods for batches: a class that has one of these
-        methods of its own changes the rules or the planes there."""
+        """Whether compiled code may call `entries` in place of the methods for batches: not if a class, or this very
+        object, has one of these methods of its own, which changes the rules or the planes there."""
         kind = getattr(self, "unguarded_class", type(self))
         derived = "play", "legal", "planes", "terminal", "to_play", "canonical_key"
-        return self.compiled and all(getattr(kind, name) is getattr(PositionGame, name) for name in derived)
+        own = any(name in vars(self) or getattr(kind, name) is not getattr(PositionGame, name) for name in derived)
+        return self.compiled and not own
 
     def __getstate__(self) -> dict:
         """Of a copy, whose attributes may be changed: compiled functions are not copied."""

@@ -9,14 +9,17 @@ from az_mpi.games.base import Game, legal_words, positions
 from az_mpi.games.chess import Rules as Chess
 from az_mpi.games.openspiel import OpenSpiel, long_algebraic
 
+TO_ROOK = {"e1h1": "e1g1", "e1a1": "e1c1", "e8h8": "e8g8", "e8a8": "e8c8"}
+
 
 class Moves:
     """The moves of a game in its own notation, which must be single words.
 
     variant: the game's name in UCI. variants: all names that a program may have for it. start_fen: of its first
-    position; "": unknown."""
+    position; "": unknown. chess960: whether castling is written as the king's move onto its rook."""
 
     start_fen = ""
+    chess960 = False
 
     def __init__(self, game: Game):
         self.game = game
@@ -39,6 +42,18 @@ class Moves:
         words = {self.word(state, action): action for action in legal_words(self.game, state).values()}
         return words.get(text)
 
+    def position(self, text: str) -> np.ndarray:
+        """Return the state, [S], that a text describes, a FEN in chess. Raises ValueError if the game has none."""
+        read = getattr(self.game, "text_to_state", None)
+        if read is None:
+            raise ValueError(f"{self.game.name} has no positions as text")
+        return read(text)
+
+    def continued(self, state: np.ndarray) -> np.ndarray | None:
+        """Return a position, [S], from which a game that is over by the rules may continue, where the arbiter has not
+        ended it; None if no move is left."""
+        return None
+
 
 class ChessMoves(Moves):
     """The moves of OpenSpiel's chess in long algebraic notation: castling is the king's move, e1g1."""
@@ -53,6 +68,17 @@ class ChessMoves(Moves):
 
     def word(self, state: np.ndarray, action: int) -> str:
         return long_algebraic(self.game.live(state), action)
+
+    def find(self, state: np.ndarray, text: str) -> int | None:
+        found = super().find(state, text)
+        castles = found is None and text in TO_ROOK  # as Chess960 has it: no other move takes an own rook
+        return super().find(state, TO_ROOK[text]) if castles else found
+
+    def continued(self, state: np.ndarray) -> np.ndarray | None:
+        """After a third repetition or 50 moves: the same position without history and count."""
+        board, mover, castling, passant, *_ = self.game.state_to_text(state).split()
+        after = self.position(f"{board} {mover} {castling} {passant} 0 1")
+        return None if self.game.terminal(after[None])[0][0] else after
 
 
 class NativeChessMoves(ChessMoves):

@@ -45,6 +45,22 @@ class Vertices:
         """Return moves from a position, [S], on, such as a principal variation, as vertices."""
         return [self.of(before, action) for before, action in zip(positions(self.game, state, actions), actions)]
 
+    def all(self, state: np.ndarray) -> dict[str, int]:
+        """Return the legal actions of a position, [S], by their vertices."""
+        return {self.of(state, action): action for action in legal_words(self.game, state).values()}
+
+    def names(self) -> dict[int, str]:
+        """Return the vertices of all cells of a board, counted row by row from the top left; {} without a board."""
+        board = self.game.board(self.game.initial(1)[0])
+        if board is None:
+            return {}
+        columns = self.columns or board.columns
+        return {k: column + row for k, (row, column) in enumerate((r, c) for r in board.rows for c in columns)}
+
+    def point(self, text: str) -> int:
+        """Return the cell that a vertex names, counted as in `names`; -1 if it names none."""
+        return next((cell for cell, name in self.names().items() if name.lower() == text.lower()), -1)
+
     def find(self, state: np.ndarray, text: str) -> int | None:
         """Return the legal action of a position, [S], that a vertex names, in upper or lower case; None if there is
         none. In chess bxc3 and Bxc3 are two moves: one that is written in the same case comes first."""

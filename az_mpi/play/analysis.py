@@ -17,11 +17,14 @@ class Asked(NamedTuple):
     """What an analysis command asks for.
 
     player: whose turn to analyse, 0 or 1; None: the player's who is to move. interval_s: seconds between two reports.
-    moves_max: how many moves a report has at most."""
+    moves_max: how many moves a report has at most. allow, avoid: (player, vertex) of the only moves to look at, or of
+    those to leave out; () for none."""
 
     player: int | None
     interval_s: float
     moves_max: int
+    allow: tuple[tuple[int, str], ...] = ()
+    avoid: tuple[tuple[int, str], ...] = ()
 
 
 def read(words: Sequence[str], players: Mapping[str, int]) -> Asked | None:
@@ -34,7 +37,8 @@ def read(words: Sequence[str], players: Mapping[str, int]) -> Asked | None:
         player = players[left.pop(0).lower()]
     if left and _is_whole(left[0]):
         interval = int(left.pop(0))
-    if len(left) % 2:
+    limits = _limits(left, players)
+    if limits is None or len(left) % 2:
         return None
     for key, value in zip(left[::2], left[1::2]):
         if key not in ("interval", "maxmoves", *IGNORED) or key not in IGNORED and not _is_whole(value):
@@ -42,7 +46,22 @@ def read(words: Sequence[str], players: Mapping[str, int]) -> Asked | None:
         interval = int(value) if key == "interval" else interval
         moves_max = int(value) if key == "maxmoves" else moves_max
     interval_s = INTERVAL_S if interval is None else max(interval / 100, INTERVAL_MIN_S)
-    return Asked(player, interval_s, moves_max)
+    return Asked(player, interval_s, moves_max, *limits)
+
+
+def _limits(words, players):
+    """Take `allow PLAYER VERTEX,... DEPTH` and `avoid ...` out of the words; return both, or None if one has another
+    form. A move of the position itself is meant, whatever the depth."""
+    found: dict[str, tuple[tuple[int, str], ...]] = {"allow": (), "avoid": ()}
+    for key in ("allow", "avoid"):
+        while key in words:
+            at = words.index(key)
+            given = words[at + 1 : at + 4]
+            if len(given) < 3 or given[0].lower() not in players or not _is_whole(given[2]):
+                return None
+            found[key] += tuple((players[given[0].lower()], word.lower()) for word in given[1].split(","))
+            del words[at : at + 4]
+    return found["allow"], found["avoid"]
 
 
 def _is_whole(text):

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
 from az_mpi.play import analysis
+from az_mpi.play.gtp_setup import Setup
+from az_mpi.play.gtp_words import ANY, COLOURS, NAMES, PASS, GtpError, Made, colour, kgs_time, number, read_all, whole
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import make_parser
 from az_mpi.player.limits import Clock, Limit
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from az_mpi.games import go
     from az_mpi.games.vertices import Vertices
 
 PROG = "python -m az_mpi gtp"
-NAMES = "black", "white"
-COLOURS = {"b": 0, "black": 0, "w": 1, "white": 1}
-ANY = (str, ...)  # the arguments of a command that takes any number of them
-PASS = "pass"
 LEAVE_S = 0.5  # how long a search may continue once only the end of input follows
 MOVES_TO_GO_MIN = 10  # main time has to last for so many moves at least
 ABOUT = "Let programs play against the network of a run, by the Go Text Protocol (GTP), version 2."
@@ -31,10 +32,6 @@ EPILOG = """\
 It reads commands from standard input, for Go, Othello, Hex, Gomoku, Connect Four, and any other game whose moves are
 single words. The command list_commands lists all of them. docs/play.md explains games, vertices and time.
 """
-
-
-class GtpError(Exception):
-    """A command fails. str() is the message for the program that sent it."""
 
 
 def main(arguments: list[str]) -> NoReturn:
@@ -48,14 +45,6 @@ def _write(text):
     sys.stdout.flush()
 
 
-def _read(readers, words):
-    """Return the values of a command's arguments."""
-    try:
-        return [read(word) for read, word in zip(readers, words, strict=True)]
-    except ValueError:
-        raise GtpError("syntax error") from None
-
-
 class GtpEngine(LineEngine):
     """An engine that speaks GTP.
 
@@ -66,8 +55,8 @@ class GtpEngine(LineEngine):
         super().__init__(serving, write)
         self._settings: tuple[float, float, int] | None = None  # of `time_settings`
         self._clocks: list[Clock] = []  # of Black and White, while there is a time limit
-        # How many moves of the game each move by GTP was: 2 if the other player passed first, 0 after the game's end.
-        self._plies: list[int] = []
+        self.made: list[Made] = []
+        self.placed: list[Made] = []  # stones that were there before the first move, such as those of a handicap
         self._leave_at = math.inf
         # {command: (the function that does it, the functions that read its arguments)}
         self.commands: dict[str, tuple[Callable, tuple]] = {
@@ -77,24 +66,24 @@ class GtpEngine(LineEngine):
             "known_command": (lambda name: str(name in self.commands).lower(), (str,)),
             "list_commands": (lambda: "\n".join(self.commands), ()),
             "quit": (self._quit, ()),
-            "boardsize": (lambda sizes: self._boardsize(*_read([whole] * (2 if sizes[1:] else 1), sizes)), ANY),
+            "boardsize": (lambda sizes: self._boardsize(*read_all([whole] * (2 if sizes[1:] else 1), sizes)), ANY),
             "rectangular_boardsize": (self._boardsize, (whole, whole)),
-            "clear_board": (self._clear_board, ()),
-            "komi": (self._komi, (number,)),
-            "play": (self._play, (colour, str)),
+            "clear_board": (self.clear_board, ()),
+            "play": (self.play, (colour, str)),
             "genmove": (self._genmove, (colour,)),
             "reg_genmove": (self._reg_genmove, (colour,)),
             "undo": (self._undo, ()),
             "showboard": (self._showboard, ()),
-            "final_score": (self._final_score, ()),
             "time_settings": (self._time_settings, (number, number, whole)),
             "time_left": (self._time_left, (colour, number, whole)),
+            "kgs-time_settings": (self._kgs_time_settings, ANY),
+            "kgs-genmove_cleanup": (self._genmove_cleanup, (colour,)),
             "lz-analyze": (partial(self._analyze, analysis.in_leela_zero), ANY),
             "kata-analyze": (partial(self._analyze, analysis.in_katago), ANY),
             "lz-genmove_analyze": (partial(self._genmove_analyze, analysis.in_leela_zero), ANY),
             "kata-genmove_analyze": (partial(self._genmove_analyze, analysis.in_katago), ANY),
-            "hexgui-analyze_commands": (lambda: "", ()),  # HexGui ends if this command is unknown
         }
+        self.commands |= Setup(self).commands
 
     @cached_property
     def vertices(self) -> "Vertices":
@@ -134,7 +123,7 @@ class GtpEngine(LineEngine):
         if name not in self.commands:
             raise GtpError("unknown command")
         do, readers = self.commands[name]
-        return (do(words) if readers is ANY else do(*_read(readers, words))) or ""
+        return (do(words) if readers is ANY else do(*read_all(readers, words))) or ""
 
     def _quit(self):
         self.is_over = True
@@ -143,30 +132,48 @@ class GtpEngine(LineEngine):
         _, height, width = self.session.game.planes_shape
         if columns != width or rows not in (None, height):
             raise GtpError("unacceptable size")
-        self._clear_board()
+        self.clear_board()
 
-    def _clear_board(self):
+    def clear_board(self) -> None:
+        """Begin a new game."""
         self.session.restart()
-        self._plies.clear()
+        self.made.clear()
+        self.placed.clear()
         self._set_clocks()
 
-    def _komi(self, komi):
-        if komi != getattr(self.session.game, "komi", komi):
-            raise GtpError("unacceptable komi")
+    @property
+    def go(self) -> "go.Rules | None":
+        """The game if it is Go, whose positions can be set up; else None."""
+        from az_mpi.games import go
+
+        game = self.session.game
+        return game if isinstance(game, go.Rules) else None
+
+    def turned(self, player: int) -> "np.ndarray":
+        """Return the position of Go, [S], with a player to move whose turn it may not be."""
+        from az_mpi.games import go_positions
+
+        return go_positions.turned(self.go, self.session.state, player)
 
     def _give_turn(self, colour):
-        """Make it this player's turn: the other player passes if it is not. Return how many passes that took, 0 or 1.
-        Raises GtpError if the other player may not pass."""
-        if self.session.to_play == colour:
-            return 0
-        passes = self.vertices.find(self.session.state, PASS)
+        """Make it this player's turn. In Go that makes no move; else the other player passes. Raises GtpError if the
+        other player may not pass."""
+        session = self.session
+        if self.go:
+            if session.over or session.to_play != colour:
+                session.restart(self.turned(colour))
+            return
+        if session.over:
+            raise GtpError("illegal move: the game is over")
+        if session.to_play == colour:
+            return
+        passes = self.vertices.find(session.state, PASS)
         if passes is None:
             raise GtpError(f"illegal move: it is the turn of {NAMES[1 - colour]}")
-        self.session.play(passes)
-        if self.session.over:
-            self.session.undo()
+        session.play(passes)
+        if session.over:
+            session.undo()
             raise GtpError(f"illegal move: if {NAMES[1 - colour]} passes, the game is over")
-        return 1
 
     def _sits_out(self, colour):
         """Return whether the other player, who made the last move, is to move again. A program that only knows games in
@@ -180,55 +187,114 @@ class GtpEngine(LineEngine):
             and self.session.game.to_play(before[None])[0] == others
         )
 
-    def _play(self, colour, vertex):
-        if vertex.lower() == PASS and (self.session.over or self._sits_out(colour)):
-            self._plies.append(0)
+    def play(self, colour: int, vertex: str) -> None:
+        """Play a move. Raises GtpError, and leaves the position as it is, if it is illegal."""
+        session = self.session
+        made = Made(colour, vertex.lower(), tuple(session.states), tuple(session.actions))
+        is_pass = vertex.lower() == PASS
+        if is_pass and (session.over or self._sits_out(colour)):
+            self.made.append(made)
             return
-        if self.session.over:
+        if session.over and not self.go:
             raise GtpError("illegal move: the game is over")
-        is_pass = vertex.lower() == PASS and self.vertices.find(self.session.state, PASS) is not None
-        if is_pass and self.session.to_play != colour:  # it is the other player's turn without a pass
-            self._plies.append(0)
-            return
-        passes = self._give_turn(colour)
-        action = self.vertices.find(self.session.state, vertex)
-        if action is None:
-            self.session.undo(passes)
-            raise GtpError("illegal move")
-        self.session.play(action)
-        self._plies.append(1 + passes)
+        # A pass of a player whose turn it is not changes nothing.
+        if not is_pass or session.to_play == colour or self.vertices.find(session.state, PASS) is None:
+            try:
+                self._give_turn(colour)
+                session.play(self._found(vertex))
+            except GtpError:
+                session.restore(made.states, made.actions)
+                raise
+        self.made.append(made)
 
-    def _genmove(self, colour, report=lambda is_last: None):
+    def _found(self, vertex):
+        """Return the action for a vertex. In Go a move of another program is taken that only superko forbids."""
+        state = self.session.state
+        action = self.vertices.find(state, vertex)
+        if action is None and self.go:
+            from az_mpi.games import go_positions
+
+            point = self.vertices.point(vertex)
+            action = point if go_positions.is_legal_by_simple_ko(self.go, state, point) else None
+        if action is None:
+            raise GtpError("illegal move")
+        return action
+
+    def _genmove(self, colour, report=lambda is_last: None, asked=None):
         """Think and play a move; return its vertex. report: called after each step of the search with False, and once
-        with True before the move is played."""
+        with True before the move is played. asked: see `analysis.Asked`."""
         begun = time.monotonic()
-        if self.session.over or self._sits_out(colour):
-            self._plies.append(0)
+        session = self.session
+        made = Made(colour, PASS, tuple(session.states), tuple(session.actions))
+        if session.over or self._sits_out(colour):
+            self.made.append(made)
             return PASS
-        passes = self._give_turn(colour)
-        action = self._choose(colour, report)
-        report(True)
-        vertex = self.vertices.of(self.session.state, action)
-        self.session.play(action)
-        self._plies.append(1 + passes)
+        try:
+            self._give_turn(colour)
+            self._searched = self._among(self.session, asked)
+            action = self._choose(colour, report)
+            report(True)
+            vertex = self.vertices.of(session.state, action)
+            session.play(action)
+        except BaseException:
+            session.restore(made.states, made.actions)
+            raise
+        self.made.append(made._replace(vertex=vertex))
         if self._clocks:
             self._clocks[colour].spend(time.monotonic() - begun)
         return vertex
 
+    def _genmove_cleanup(self, colour):
+        """Play on after both have passed, so that dead stones are taken off, which counting by area needs."""
+        if self.go and self.session.over:
+            before = Made(colour, PASS, tuple(self.session.states), tuple(self.session.actions))
+            self._give_turn(colour)
+            vertex = self._genmove(colour)
+            self.made[-1] = before._replace(vertex=vertex)
+            return vertex
+        return self._genmove(colour)
+
     def _reg_genmove(self, colour):
         if self.session.over or self._sits_out(colour):
             return PASS
-        passes = self._give_turn(colour)
-        vertex = self.vertices.of(self.session.state, self._choose(colour))
-        self.session.undo(passes)
-        return vertex
+        self._searched = self._aside(colour)
+        return self.vertices.of(self._searched.state, self._choose(colour))
+
+    def _aside(self, colour):
+        """Return the session to search in for a move of this player, whose turn it may not be."""
+        session = self.session
+        if session.to_play == colour:
+            return session
+        if self.go:
+            return session.beside(self.turned(colour))
+        states, actions = tuple(session.states), tuple(session.actions)
+        try:
+            self._give_turn(colour)
+            return session.beside()
+        finally:
+            session.restore(states, actions)
+
+    def _among(self, session, asked):
+        """Return the session for a search of the moves that `asked` allows alone."""
+        if asked is None or not (asked.allow or asked.avoid):
+            return session
+        legal = self.vertices.all(session.state)
+        allow, avoid = ([word for player, word in named if player == session.to_play] for named in asked[3:])
+        chosen = [
+            action
+            for word, action in legal.items()
+            if (not allow or word.lower() in allow) and word.lower() not in avoid
+        ]
+        if not chosen:
+            raise GtpError("no legal move is allowed")
+        return session.beside(actions=chosen) if len(chosen) < len(legal) else session
 
     def _choose(self, colour, report=lambda is_last: None):
         """Think about a move of this player, whose turn it is, and return the action to play."""
-        session = self.session
+        session = self._searched
         limit = self.limit
         _, height, width = session.game.planes_shape
-        plies_to_go = min(session.game.max_plies, height * width) - len(session.actions)
+        plies_to_go = min(session.game.max_plies, height * width) - len(self.made)
         budget_s = math.inf
         if self._clocks:
             budget_s = self._clocks[colour].budget_s(max(MOVES_TO_GO_MIN, plies_to_go // 2))
@@ -248,22 +314,14 @@ class GtpEngine(LineEngine):
         return time.monotonic() > self._leave_at
 
     def _undo(self):
-        if not self._plies:
+        if not self.made:
             raise GtpError("cannot undo")
-        self.session.undo(self._plies.pop())
+        before = self.made.pop()
+        self.session.restore(before.states, before.actions)
 
     def _showboard(self):
         drawing = self.session.drawing(self.vertices.columns)
         return "\n" + "\n".join(line or " " for line in drawing.splitlines())
-
-    def _final_score(self):
-        session = self.session
-        lead = session.game.lead(session.state[None])
-        result = session.result
-        points = result if lead is None else float(lead[0])
-        if points is None:
-            raise GtpError("cannot score: the game is not over")
-        return f"{'B' if points > 0 else 'W'}+{abs(points):g}" if points else "0"
 
     def _time_settings(self, main_s, period_s, moves):
         if main_s < 0 or period_s < 0:
@@ -278,25 +336,26 @@ class GtpEngine(LineEngine):
         self._clocks = self._clocks or [Clock(0, 0, 0) for _ in NAMES]
         self._clocks[colour].set_left(left_s, moves)
 
+    def _kgs_time_settings(self, words):
+        self._time_settings(*kgs_time(words))
+
     def _analyze(self, write, words):
         """Return an iterator over lines about the position, which ends as soon as there is input."""
         asked = self._asked(words)
         if self.session.over:
             raise GtpError("the game is over")
-        passes = self._give_turn(self.session.to_play if asked.player is None else asked.player)
-        return self._reports(write, asked, passes)
+        session = self._aside(self.session.to_play if asked.player is None else asked.player)
+        return self._reports(self._among(session, asked), write, asked)
 
-    def _reports(self, write: Callable, asked: "analysis.Asked", passes: int) -> Iterator[str]:
+    def _reports(self, session, write: Callable, asked: "analysis.Asked") -> Iterator[str]:
         try:
             while not self.lines.waiting():
                 due = time.monotonic() + asked.interval_s
-                self.session.think(Limit(seconds=asked.interval_s), self.lines.waiting)
+                session.think(Limit(seconds=asked.interval_s), self.lines.waiting)
                 self.lines.wait(due - time.monotonic())
-                yield write(self.session, self.vertices, asked)
+                yield write(session, self.vertices, asked)
         except Exception:  # the reply has begun: an error can only end it
             traceback.print_exc()
-        finally:
-            self.session.undo(passes)
 
     def _asked(self, words):
         asked = analysis.read(words, COLOURS)
@@ -310,47 +369,19 @@ class GtpEngine(LineEngine):
         asked = self._asked(words)
         colour = self.session.to_play if asked.player is None else asked.player
         if not self.session.over and not self._sits_out(colour):
-            self.session.undo(self._give_turn(colour))  # a move out of turn is refused before the reply begins
+            self._among(self._aside(colour), asked)  # a move out of turn is refused before the reply begins
         return self._reported_move(write, asked, colour)
 
     def _reported_move(self, write, asked, colour):
         reported_at = time.monotonic()
-        moves_before = len(self.session.actions)
 
         def report(is_last):
             nonlocal reported_at
             if is_last or time.monotonic() >= reported_at + asked.interval_s:
                 reported_at = time.monotonic()
-                self.write(write(self.session, self.vertices, asked) + "\n")
+                self.write(write(self._searched, self.vertices, asked) + "\n")
 
         try:
-            yield f"play {self._genmove(colour, report)}"
+            yield f"play {self._genmove(colour, report, asked)}"
         except Exception:  # the reply has begun: an error can only end it
             traceback.print_exc()
-            self.session.undo(len(self.session.actions) - moves_before)
-
-
-# What reads an argument of a command takes its text, and raises ValueError for any other text.
-
-
-def colour(text: str) -> int:
-    """Return the player of a colour: 0 for Black, 1 for White."""
-    if text.lower() not in COLOURS:
-        raise ValueError
-    return COLOURS[text.lower()]
-
-
-def whole(text: str) -> int:
-    """Return a whole number of up to 9 digits; it is not negative."""
-    return int(_matched(r"\d{1,9}", text))
-
-
-def number(text: str) -> float:
-    """Return a number that is written without an exponent."""
-    return float(_matched(r"-?\d{1,9}(\.\d{0,9})?", text))
-
-
-def _matched(pattern, text):
-    if not re.fullmatch(pattern, text, re.ASCII):
-        raise ValueError
-    return text

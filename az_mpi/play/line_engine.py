@@ -24,12 +24,15 @@ FIRST_S, PAUSE_S = 2.0, 0.2
 
 class Serving(NamedTuple):
     """What an engine is made of. session: waits for the session and returns it; raises LoadingFailed. limit: of the
-    thinking about each move. game: its name in the configuration; "" if only the loaded session knows it."""
+    thinking about each move. game: its name in the configuration; "" if only the loaded session knows it. level: see
+    `player.levels`. use_threads: lets `session` return one whose engine has so many threads."""
 
     session: "Callable[[], Session]"
     limit: Limit
     lines: Lines
     game: str = ""
+    level: float = 10.0
+    use_threads: "Callable[[int], None]" = lambda threads: None
 
 
 class LineEngine(ABC):
@@ -38,14 +41,15 @@ class LineEngine(ABC):
     write: sends a text to the client. is_over: whether `quit` or the end of input has come, or loading has failed."""
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
-        self._open, self.limit, self.lines, self.game_name = serving
+        self.serving = serving
+        self.limit, self.lines, self.game_name = serving.limit, serving.lines, serving.game
         self.write = write
         self.is_over = False
 
     @functools.cached_property
     def session(self) -> "Session":
         """The game in progress. The first access waits until it is loaded. Raises LoadingFailed."""
-        return self._open()
+        return self.serving.session()
 
     def run(self, until: Callable[[], bool] = lambda: False) -> None:
         """Answer until `quit` or the end of input, or until `until`, which is asked before each line, returns true."""
@@ -70,7 +74,9 @@ def serve(given: argparse.Namespace, make_engine: Callable[[Serving], LineEngine
     game = game_named(find_network(given.run, given.checkpoint))
     loading = Loading(given)
     end_on_interrupt()
-    engine = make_engine(Serving(loading.session, Limit(given.simulations, given.seconds), lines, game))
+    limit = Limit(given.simulations, given.seconds)
+    level = getattr(given, "level", 10.0)
+    engine = make_engine(Serving(loading.session, limit, lines, game, level, loading.use_threads))
     pauses_s = itertools.chain([FIRST_S], itertools.repeat(PAUSE_S))
     engine.run(until=lambda: not lines.wait(next(pauses_s)))
     if not engine.is_over:

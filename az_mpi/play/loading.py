@@ -28,6 +28,8 @@ class Loading:
 
     def __init__(self, given: argparse.Namespace):
         self.status = DONE
+        self._threads = 1
+        self._loaded_with = 0
         self._given = given
         self._session: Session | None = None
         self._failure = ""
@@ -46,15 +48,23 @@ class Loading:
         """Wait for the session and return it. Raises LoadingFailed."""
         self.begin()
         self._thread.join()
+        if self._session and self._loaded_with != self._threads:
+            self._load()
         if self._session is None:
             raise LoadingFailed(self._failure)
         return self._session
+
+    def use_threads(self, threads: int) -> None:
+        """Let `session` return one whose engine has so many threads of a CPU."""
+        self._threads = threads
 
     def _load(self):
         try:
             from az_mpi.play.options import open_session
 
-            self._session, _ = open_session(self._given, untruncated=True)
+            threads = self._threads
+            self._session, _ = open_session(self._given, untruncated=True, threads=threads)
+            self._loaded_with = threads
         except BaseException as error:  # of any kind, since the other thread waits for the session
             self.status = error.status if isinstance(error, Refusal) else INTERNAL
             if isinstance(error, Refusal):

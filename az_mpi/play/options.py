@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from az_mpi.core.arguments import Parser, count, positive
+from az_mpi.core.arguments import Parser, count, positive, whole
 from az_mpi.core.exit_codes import DONE
 from az_mpi.player.limits import Limit
 from az_mpi.player.network_paths import find_network
@@ -37,6 +37,13 @@ def make_parser(prog: str, about: str, epilog: str, timed: bool = True) -> Parse
     return parser
 
 
+def add_level(parser: Parser) -> None:
+    """Add the option for weaker play, for `player.levels`."""
+    parser.add_argument(
+        "--level", type=whole(10), default=10, metavar="N", help="1, a beginner, to 10, full strength (the default)"
+    )
+
+
 def add_checkpoint(parser: Parser) -> None:
     """Add the option that names one of the run's networks, for `find_network`."""
     parser.add_argument(
@@ -57,15 +64,15 @@ def end_on_interrupt() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(DONE))
 
 
-def open_session(given: argparse.Namespace, untruncated: bool = False) -> "tuple[Session, Limit]":
+def open_session(given: argparse.Namespace, untruncated: bool = False, threads: int = 1) -> "tuple[Session, Limit]":
     """Load the network that the options name, and print its name on standard error. Return (a new game against it, the
-    limit that the options set, which is empty if they set none). untruncated: play `Game.untruncated`. Raises Refusal.
-    """
+    limit that the options set, which is empty if they set none). untruncated: play `Game.untruncated`. threads: of
+    engines on a CPU. Raises Refusal."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.player.loaded_player import LoadedPlayer, load_player
     from az_mpi.player.session import ready_session
 
-    player = load_player(find_network(given.run, given.checkpoint))
+    player = load_player(find_network(given.run, given.checkpoint), threads=threads)
     if untruncated:
         player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
     session = ready_session(player)

@@ -1,6 +1,7 @@
 """python -m az_mpi play RUN: play against the network of a run in the terminal."""
 
 import io
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from az_mpi.core import files
 from az_mpi.core.problems import escape
-from az_mpi.play.options import make_parser, open_session
+from az_mpi.play.options import add_level, make_parser, open_session
+from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ def main(arguments: list[str]) -> int:
         default="first",
         help="your side: first (the default) begins, second answers; black begins in all games but chess",
     )
+    add_level(parser)
     given = parser.parse_args(arguments)
     if isinstance(sys.stdin, io.TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
@@ -58,7 +61,7 @@ def main(arguments: list[str]) -> int:
         if not limit.seconds and not limit.simulations:
             limit = Limit(simulations=session.player.settings.simulations)
         about = f"{session.game.name} against {given.run} ({given.checkpoint})"
-        Terminal(session, limit, side_of(given.colour, session.game), about).run()
+        Terminal(session, limit, side_of(given.colour, session.game), about, given.level).run()
     except (Quit, EOFError, KeyboardInterrupt):
         print()
     return 0
@@ -74,10 +77,11 @@ def side_of(colour: str, game: "Game") -> int:
 
 class Terminal:
     """A game between a person, who is player `human` (0 begins), and the network. about: the line that describes the
-    game in its file."""
+    game in its file. level: of the network, see `levels`."""
 
-    def __init__(self, session: "Session", limit: Limit, human: int, about: str):
-        self.session, self.limit, self.human, self.about = session, limit, human, about
+    def __init__(self, session: "Session", limit: Limit, human: int, about: str, level: float = levels.FULL):
+        self.session, self.limit, self.human, self.about, self.level = session, limit, human, about, level
+        self._rng = random.Random()
         self._saved: set[Path] = set()
         self.commands: dict[str, Callable[[str], None]] = {
             "undo": self._undo,
@@ -120,8 +124,9 @@ class Terminal:
 
     def _answer(self):
         begun = time.monotonic()
-        self.session.think(self.limit)
-        best = self.session.moves()[0]
+        self.session.think(levels.limit_at(self.level, self.limit, self.session.player.settings.simulations))
+        action = levels.choose(self.session, self.level, self._rng)
+        best = next(move for move in self.session.moves() if move.action == action)
         [word] = self.session.line([best.action])
         print(
             f"The network plays {word} ({_value(best)} for it; {self.session.simulations:,} simulations, "

@@ -1,7 +1,8 @@
 """python -m az_mpi uci RUN: let chess programs play against the network of a run, by the Universal Chess Interface."""
 
 import functools
-import math
+import os
+import random
 import re
 import time
 import traceback
@@ -10,14 +11,18 @@ from typing import TYPE_CHECKING, NoReturn
 
 from az_mpi import __version__
 from az_mpi.core.registry import parse
+from az_mpi.play import uci_go
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
-from az_mpi.play.options import make_parser
+from az_mpi.play.options import add_level, make_parser
+from az_mpi.play.uci_info import info_lines
+from az_mpi.play.uci_options import CHESS960, OPTIONS, Options
+from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
     from az_mpi.games.uci_moves import Moves
-    from az_mpi.search.reading import RootMove
+    from az_mpi.player.session import Session
 
 PROG = "python -m az_mpi uci"
 ABOUT = "Let chess programs play against the network of a run, by the Universal Chess Interface (UCI)."
@@ -27,19 +32,16 @@ single words, in that game's notation. docs/play.md explains positions and time.
 """
 INFO_S = 0.5  # between two lines about the search
 SLEEP_S = 0.01  # between two checks for a line, once nothing is left to search
+GROWTH = 1.1  # of the simulations, between two checks whether a depth or a mate has been reached
 NO_MOVE = "0000"
 VARIANTS = {"openspiel:chess": "chess"}  # games that UCI itself has a name for
-MOVES_TO_GO = 30  # the time has to last for so many moves, if "go" does not give their number
-INCREMENT_SHARE = 0.8  # the share of an increment that each move may use
-LEFT_SHARE = 0.5  # the share of the time left that one move may use
-OVERHEAD_MS = 50  # the default of what is left unused, for the time that messages take
-NUMBERS = ("wtime", "btime", "winc", "binc", "movestogo", "movetime", "nodes")  # words of "go" before a number
 
 
 def main(arguments: list[str]) -> NoReturn:
     """Answer the commands on standard input, then end the process. Raises Refusal."""
-    given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
-    serve(given, lambda serving: UciEngine(serving, _write))
+    parser = make_parser(PROG, ABOUT, EPILOG)
+    add_level(parser)
+    serve(parser.parse_args(arguments), lambda serving: UciEngine(serving, _write))
 
 
 def _write(line):
@@ -54,11 +56,15 @@ class UciEngine(LineEngine):
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
         super().__init__(serving, write)
-        self._overhead_s = OVERHEAD_MS / 1000
+        has_960 = bool(self.game_name) and ":" not in self.game_name and variant_named(self.game_name) == "chess"
+        self.options = Options({"Simulations": self.limit.simulations}, CHESS960 if has_960 else {})
+        self._rng = random.Random()
         self._is_stopped = False  # whether the search has to end
         self._is_lost = False  # whether the position is not known, since "position" could not be understood
         self._is_pondering = False
         self._is_hit = False  # whether the move that was pondered about has been played
+        self._place: list[str] | None = ["startpos"]  # the words for the position that `_played` begin at
+        self._played: list[str] = []  # the moves that led from there to the session's position
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "uci": self._uci,
             "isready": self._isready,
@@ -72,6 +78,13 @@ class UciEngine(LineEngine):
             "register": self._ignore,
             "ponderhit": self._ponderhit,
         }
+
+    @functools.cached_property
+    def session(self) -> "Session":
+        session = self.serving.session()
+        if self.options.values["Hash"] != OPTIONS["Hash"].default:
+            session.resize(self.options.values["Hash"] * 2**20)
+        return session
 
     @functools.cached_property
     def moves(self) -> "Moves":
@@ -110,9 +123,8 @@ class UciEngine(LineEngine):
     def _uci(self, _):
         self.write(f"id name az_mpi {__version__}")
         self.write("id author the az_mpi team")
-        self.write(f"option name Simulations type spin default {self.limit.simulations} min 0 max 1000000")
-        self.write(f"option name Move Overhead type spin default {OVERHEAD_MS} min 0 max 10000")
-        self.write(f"option name UCI_Variant type combo default {self.variant} var {self.variant}")
+        for line in self.options.lines(self.variant):
+            self.write(line)
         self.write("uciok")
 
     def _isready(self, _):
@@ -133,107 +145,176 @@ class UciEngine(LineEngine):
             self._is_hit = self._is_stopped = True
 
     def _ucinewgame(self, _):
-        self.session.restart()
+        self._restart(["startpos"])
         self._is_lost = False
 
     def _setoption(self, words):
-        match = re.fullmatch(r"name (.+?)(?: value (.*))?", " ".join(words))
-        name, value = (match.group(1).lower(), match.group(2) or "") if match else ("", "")
-        if name == "uci_variant" and (value == self.variant or value in self.moves.variants):
-            return
-        if name not in ("simulations", "move overhead") or not re.fullmatch(r"\d{1,7}", value, re.ASCII):
-            self._remark(f"no option {name[:40]} with the value {value[:40]}")
-        elif name == "simulations":
-            self.limit = self.limit._replace(simulations=int(value))
+        match = re.fullmatch(r"name (.+?)(?: value ?(.*))?", " ".join(words))
+        name, value = (match.group(1), match.group(2) or "") if match else ("", "")
+        before = self.options.values.copy()
+        if name.lower() == "uci_variant" and value != self.variant and value not in self.moves.variants:
+            known = None
         else:
-            self._overhead_s = int(value) / 1000
+            known = self.options.set(name, value)
+        if known is None:
+            self._remark(f"no option {name[:40]} with the value {value[:40]}")
+        elif known == "UCI_Chess960":
+            self.moves.chess960 = self.options.values[known]
+        elif known == "Clear Hash":
+            self.session.forget()
+        elif known == "Threads" and self.options.values[known] != before[known]:
+            self._use_threads(self.options.values[known])
+        elif known == "Hash" and "session" in vars(self):
+            self.session.resize(self.options.values[known] * 2**20)
+
+    def _use_threads(self, threads):
+        """Let the engine have so many threads; the network is loaded again for it if it was loaded with others."""
+        most = len(os.sched_getaffinity(0))
+        if threads > most:
+            self._remark(f"Threads {threads}: {most} are used, one for each core of this process")
+        self.serving.use_threads(min(threads, most))
+        if "session" in vars(self):
+            del self.session
+            vars(self).pop("moves", None)
+            self._take(self._place or ["startpos"], self._played)
 
     def _position(self, words):
-        """Take a position, as its moves from the start of the game. The search tree is kept if they continue those of
-        the position before."""
+        """Take a position, as its moves from the start of the game or from a FEN. The search tree is kept if they
+        continue those of the position before."""
         place = words
         moves = []
         if "moves" in words:
             at = words.index("moves")
             place, moves = words[:at], words[at + 1 :]
+        if place[:1] == ["fen"] and place[1:] == self.moves.start_fen.split():
+            place = ["startpos"]
+        self._take(place, moves)
+
+    def _take(self, place, moves):
         self._is_lost = True  # until all of it is understood
-        if place != ["startpos"] and place != ["fen", *self.moves.start_fen.split()]:
-            self._remark("only positions from the start of the game: position startpos moves ...")
-            return
-        known = [self.moves.word(state, action) for state, action in zip(self.session.states, self.session.actions)]
-        if known != moves[: len(known)]:
-            self.session.restart()
-            known = []
-        for move in moves[len(known) :]:
+        if place != self._place or self._played != moves[: len(self._played)]:
+            self._place = None
+            if not self._restart(place):
+                return
+        for move in moves[len(self._played) :]:
+            self._continue()
             action = self.moves.find(self.session.state, move)
             if action is None:
                 self._remark(f"illegal move {move[:40]}")
                 return
             self.session.play(action)
+            self._played.append(move)
         self._is_lost = False
 
+    def _restart(self, place):
+        """Begin at the position that the words after `position` name; return whether there is one."""
+        try:
+            if place[:1] not in (["startpos"], ["fen"]) or place[0] == "startpos" and place[1:]:
+                raise ValueError("expected: position startpos, or position fen and a FEN")
+            self.session.restart(None if place[0] == "startpos" else self.moves.position(" ".join(place[1:])))
+        except ValueError as error:
+            self._remark(f"illegal position {' '.join(place)[:100]}: {error}")
+            return False
+        self._place, self._played = place, []
+        return True
+
+    def _continue(self):
+        """Let a game continue that is a draw by repetition or by 50 moves: the arbiter decides whether it is over."""
+        if self.session.over:
+            after = self.moves.continued(self.session.state)
+            if after is not None:
+                self.session.restart(after)
+
     def _go(self, words):
-        if self._is_lost or self.session.over:
+        if self._is_lost:
+            self._remark("there is no position to search: the last one was refused")
             self.write(f"bestmove {NO_MOVE}")
             return
-        numbers = {
-            name: int(words[k + 1])
-            for k, name in enumerate(words[:-1])
-            if name in NUMBERS and re.fullmatch(r"-?\d{1,10}", words[k + 1], re.ASCII)
-        }
-        self._is_pondering = "ponder" in words
+        self._continue()
+        if self.session.over:
+            self.write(f"bestmove {self._any_move()}")
+            return
+        go = uci_go.read(words)
+        session = self._limited(go)
+        self._is_pondering = go.ponders
         self._is_hit = False
         self._is_stopped = False
-        is_open = self._is_pondering or "infinite" in words
-        if is_open:
-            self._search(Limit(), is_open)
-        if self._is_hit or not is_open:
+        if go.is_open:
+            self._search(session, Limit(), go)
+        if self._is_hit or not go.is_open:
             self._is_pondering = self._is_stopped = False
-            self._search(self._limit_of(numbers), is_open=False)
-        best, *rest = self.session.moves()[0].variation
-        self.write("bestmove " + " ponder ".join(self.moves.line(self.session.state, [best, *rest[:1]])))
+            self._search(session, self._limit(go), go._replace(is_open=False))
+        action = self._chosen(session, go)
+        best, *rest = next(move.variation for move in session.moves() if move.action == action)
+        self.write("bestmove " + " ponder ".join(self.moves.line(session.state, [best, *rest[:1]])))
 
-    def _limit_of(self, numbers):
-        """Return the limit of a search. numbers: {name: number} of "go"; times are in milliseconds."""
-        limit = self.limit
-        colour = "wb"[self.session.to_play]
-        seconds = math.inf
-        if "movetime" in numbers:
-            seconds = numbers["movetime"] / 1000
-        elif f"{colour}time" in numbers:
-            left_s = max(numbers[f"{colour}time"], 0) / 1000
-            each_s = left_s / max(numbers.get("movestogo", MOVES_TO_GO), 1)
-            seconds = min(each_s + INCREMENT_SHARE * numbers.get(f"{colour}inc", 0) / 1000, LEFT_SHARE * left_s)
-        if seconds < math.inf:
-            seconds = max(min(seconds - self._overhead_s, limit.seconds or math.inf), 1e-3)
-            limit = limit._replace(seconds=seconds)
-        if "nodes" in numbers:
-            limit = limit._replace(simulations=max(numbers["nodes"], 1))
-        if limit == Limit():
-            limit = Limit(simulations=self.session.player.settings.simulations)
-        return limit
+    def _any_move(self):
+        """Return a legal move of a position where the game is over, if the rules have one: the network's favourite."""
+        state = self.session.state[None]
+        legal = self.session.game.legal(state)[0]
+        if not legal.any():
+            return NO_MOVE
+        logits, _ = self.session.player.evaluate(state)
+        return self.moves.word(state[0], int((logits[0] - 1e9 * ~legal).argmax()))
 
-    def _search(self, limit, is_open):
-        """Search up to `limit`, or until a line ends the search. is_open: return only after such a line."""
-        begun = time.monotonic()
+    def _limited(self, go):
+        """Return the session to search in: one that looks at `searchmoves` alone, if there are any."""
+        state = self.session.state
+        found = [self.moves.find(state, word) for word in go.moves]
+        for word, action in zip(go.moves, found):
+            if action is None:
+                self._remark(f"searchmoves: illegal move {word[:40]}")
+        actions = {action for action in found if action is not None}
+        return self.session.beside(actions=actions) if actions else self.session
+
+    def _level(self, go):
+        values = self.options.values
+        if values["UCI_AnalyseMode"] or go.is_open and not go.ponders:
+            return levels.FULL
+        return levels.of_elo(values["UCI_Elo"]) if values["UCI_LimitStrength"] else self.serving.level
+
+    def _limit(self, go):
+        simulations = self.session.player.settings.simulations
+        limit = self.limit._replace(simulations=self.options.values["Simulations"])
+        overhead_s = self.options.values["Move Overhead"] / 1000
+        limit = uci_go.limit_of(go, "wb"[self.session.to_play], limit, overhead_s, simulations)
+        return levels.limit_at(self._level(go), limit, simulations)
+
+    def _chosen(self, session, go):
+        level = self._level(go)
+        return session.best() if level >= levels.FULL else levels.choose(session, level, self._rng)
+
+    def _search(self, session, limit, go):
+        """Search up to `limit`, until what `go` looks for is found, or until a line ends the search. If the search is
+        an open one, return only after such a line."""
+        begun, num_before = time.monotonic(), session.simulations
         reported_s = 0.0  # after the begin: when the last line about the search was written
+        due = 1.0
+
+        def found():
+            nonlocal due
+            if not go.searches or go.is_open or session.simulations < due:
+                return False
+            due = session.simulations * GROWTH
+            return go.is_found(session.moves()[0])
 
         def stop():
             self._hear()
-            return self._is_stopped or time.monotonic() - begun - reported_s > INFO_S
+            return self._is_stopped or time.monotonic() - begun - reported_s > INFO_S or found()
 
         while not self._is_stopped:
             seconds = limit.seconds and limit.seconds - (time.monotonic() - begun)
-            if limit.seconds and seconds <= 0 and self.session.simulations:  # one simulation at least, to have a move
+            if limit.seconds and seconds <= 0 and session.simulations:  # one simulation at least, to have a move
                 break
-            before = self.session.simulations
-            self.session.think(limit._replace(seconds=seconds), stop)
+            before = session.simulations
+            session.think(limit._replace(seconds=seconds), stop)
             reported_s = time.monotonic() - begun
-            self._write_info(reported_s)
-            after = self.session.simulations
-            if after == before or limit.simulations and after >= limit.simulations:
+            self._write_info(session, reported_s, num_before)
+            after = session.simulations
+            due = 1.0
+            if after == before or limit.simulations and after >= limit.simulations or found():
                 break
-        while is_open and not self._is_stopped:
+        while go.is_open and not self._is_stopped:
             time.sleep(SLEEP_S)
             self._hear()
 
@@ -249,28 +330,15 @@ class UciEngine(LineEngine):
             elif line.split():
                 self._remark("a search takes no command but isready, setoption, stop, ponderhit and quit")
 
-    def _write_info(self, seconds):
-        """Write a line about the search, which has taken so many seconds."""
-        best = self.session.moves()[0]
-        simulations = self.session.simulations
-        line = self.moves.line(self.session.state, best.variation)
-        self.write(
-            f"info depth {len(line)} nodes {simulations} time {seconds * 1000:.0f} "
-            f"nps {simulations / max(seconds, 1e-3):.0f} score {score(best)} pv {' '.join(line)}"
-        )
+    def _write_info(self, session, seconds, num_before):
+        """Write lines about the search, which has taken so many seconds. num_before: simulations before it."""
+        values = self.options.values
+        num_new = session.simulations - num_before
+        for line in info_lines(session, self.moves, seconds, num_new, values["MultiPV"], values["UCI_ShowWDL"]):
+            self.write(line)
 
 
 def variant_named(game: str) -> str:
     """Return the name that UCI has for a game of the configuration: "go" for "go(size=9)"."""
     name = parse(game).attribute
     return VARIANTS.get(name, name)
-
-
-def score(move: "RootMove") -> str:
-    """Return the score of a move as UCI writes it: moves to mate, or centipawns. A value becomes centipawns as in Leela
-    Chess Zero: 0.5 is 111.7 tan(1.56 * 0.5) = 110."""
-    value = move.value or 0.0
-    if move.exact and abs(value) == 1:
-        num_moves = (len(move.variation) + 1) // 2
-        return f"mate {num_moves if value > 0 else -num_moves}"
-    return f"cp {round(111.714640912 * math.tan(1.5620688421 * value))}"

@@ -5,6 +5,7 @@ is made in an earlier position replaces the moves that followed it.
 """
 
 import queue
+import random
 import re
 import threading
 import time
@@ -17,6 +18,7 @@ import numpy as np
 
 from az_mpi.games.base import Board, board_after
 from az_mpi.games.uci_moves import uci_moves
+from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
 
@@ -33,7 +35,7 @@ class WebGame(threading.Thread):
 
     open_session(name): return a new session with a network of the run. about: parts of the state that never change.
     requests: {name: function of (this thread, argument)}, what the page can ask besides. Their results are in the state
-    by name until the position changes."""
+    by name until the position changes. level: of the network, see `levels`."""
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class WebGame(threading.Thread):
         limit: Limit,
         about: dict[str, Any],
         requests: Mapping[str, Callable[["WebGame", Any], Any]],
+        level: float = levels.FULL,
     ):
         super().__init__(name="web-game", daemon=True)
         self._open, self.about, self._requests = open_session, about, requests
@@ -54,6 +57,7 @@ class WebGame(threading.Thread):
         self.values: dict[int, float] = {}  # by ply, for the player who began, of positions that were searched
         self.results: dict[str, Any] = {}  # of requests
         self.stored: dict[str, Any] | None = None  # see `load`
+        self._level, self._rng = level, random.Random()
         self._asked: queue.SimpleQueue[tuple[str, Any, Future]] = queue.SimpleQueue()
         self._changed = threading.Condition()  # of `_state`
         self._state: dict[str, Any] = {"version": 0}
@@ -190,8 +194,12 @@ class WebGame(threading.Thread):
     def _stay_as_strong_as_chosen(self):
         """Forget the analysis of a position in which the network is to move, if it had more simulations than the
         network is allowed."""
-        if self._is_networks_turn() and self.session.simulations > self.limit.simulations:
+        if self._is_networks_turn() and self.session.simulations > self._wanted():
             self.session.forget()
+
+    def _wanted(self):
+        """Return the simulations for a move of the network."""
+        return levels.limit_at(self._level, self.limit, self.limit.simulations).simulations
 
     def _has_to_think(self):
         if self.session.over:
@@ -203,14 +211,14 @@ class WebGame(threading.Thread):
         session = self.session
         before = self.session.simulations
         end = time.monotonic() + SLICE_S
-        wanted = self.limit.simulations if self._is_networks_turn() else ANALYSIS_MAX
+        wanted = self._wanted() if self._is_networks_turn() else ANALYSIS_MAX
         session.think(Limit(simulations=wanted), lambda: time.monotonic() > end)
         is_done = session.simulations == before or session.simulations >= wanted
         if self._is_networks_turn() and is_done:
             if time.monotonic() - self._begun < PACE_S:
                 time.sleep(SLICE_S)
             else:
-                self._play(session.best())
+                self._play(levels.choose(session, self._level, self._rng))
                 self._publish()
         elif is_done:
             self._is_known = True

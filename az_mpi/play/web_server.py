@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.problems import Refusal
-from az_mpi.play.options import end_on_interrupt, make_parser
+from az_mpi.play.options import add_level, end_on_interrupt, make_parser
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def main(arguments: list[str]) -> int:
         help="where to listen (by default 127.0.0.1, "
         "this machine only; from elsewhere use ssh -L N:127.0.0.1:N with --port N)",
     )
+    add_level(parser)
     given = parser.parse_args(arguments)
     try:
         address = ipaddress.ip_address(given.address)
@@ -62,7 +63,7 @@ def main(arguments: list[str]) -> int:
         ) from error
     end_on_interrupt()
     with contextlib.closing(server.socket):
-        server.game = make_game(given.run, given.checkpoint, given.simulations)
+        server.game = make_game(given.run, given.checkpoint, given.simulations, given.level)
         server.game.start()
         if not address.is_loopback:
             print(
@@ -75,16 +76,16 @@ def main(arguments: list[str]) -> int:
     return DONE
 
 
-def make_game(run: Path, checkpoint: str, simulations: int) -> "WebGame":
+def make_game(run: Path, checkpoint: str, simulations: int, level: float = 10.0) -> "WebGame":
     """Load a network of a run and return the game against it. simulations: for each move; 0: as in the run's matches.
-    Raises Refusal."""
+    level: see `player.levels`. Raises Refusal."""
     print(f"loading {run} ({checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.play.run_views import RunViews
     from az_mpi.play.web_game import WebGame
 
     views = RunViews(run)
     about: dict[str, Any] = {"run": str(run), "checkpoints": ["newest", "best", *views.checkpoints()]}
-    return WebGame(views.open_session, checkpoint, Limit(simulations), about, views.requests)
+    return WebGame(views.open_session, checkpoint, Limit(simulations), about, views.requests, level)
 
 
 def page_with(back_end: Path) -> str:

@@ -101,13 +101,13 @@ class LoadedPlayer:
         ]
         return Analysis(policy, float(search.value(slots)[0]), action, variation[0], variation, moves)
 
-    def new_search(self, simulations: int, cache_bytes: int = 0) -> Search:
-        """Return a search of one tree, slot 0, with room for `simulations`, which begins when it is `reset`. It keeps
-        its tree between moves, whatever the run's self-play did. cache_bytes: memory to remember evaluations in."""
+    def new_search(self, simulations: int, cache_bytes: int = 0, num_trees: int = 1) -> Search:
+        """Return a search of `num_trees` trees with room for `simulations` each, which begin when they are `reset`. It
+        keeps trees between moves, whatever the run's self-play did. cache_bytes: memory to remember evaluations in."""
         settings = self.settings.model_copy(update={"simulations": simulations, "reuse_tree": True})
         cached = cache_bytes and isinstance(self.evaluator, NetworkEvaluator)
         evaluate = CachedEvaluator(self.game, self.engine, cache_bytes) if cached else self.evaluator
-        return make_play_search(self.game, evaluate, settings, 1)
+        return make_play_search(self.game, evaluate, settings, num_trees)
 
     def leaves_at_once(self) -> int:
         """Measure and return how many leaves of one tree are to be searched at once: as many as keep the engine at FAST

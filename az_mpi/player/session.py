@@ -1,18 +1,20 @@
 """One game in progress with its search. All ways to play share it: terminal, web page, GTP and UCI."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from difflib import get_close_matches
 
 import numpy as np
 
-from az_mpi.games.base import board_after, legal_words, positions
+from az_mpi.games.base import Game, board_after, legal_words, positions
 from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import LoadedPlayer
+from az_mpi.player.restricted_game import restricted
+from az_mpi.search.proof_length import proof_lengths
 from az_mpi.search.reading import RootMove, root_moves
 from az_mpi.search.tree import EDGE, NODE
 
-TREE_BYTES = 2**29  # a search ends when its tree is as large as this
+TREE_BYTES = 2**29  # of a search tree, by default
 SIMULATIONS_MAX = 1_000_000
 RESERVE, RESERVE_S = 0.1, 0.2  # of the time for a move: the smaller of the two is kept for all work besides simulations
 # The longest wait for a core so far counts as a reserve. It shrinks with each move, and takes at most STALL_MAX of the
@@ -36,27 +38,56 @@ class Session:
     """A game in progress. Its search tree stays between moves: simulations that went through the moves that were played
     still count. Only one thread at a time may use a session.
 
-    leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in."""
+    leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in.
+    tree_bytes: a search ends when its tree is as large as this; None: TREE_BYTES."""
 
-    def __init__(self, player: LoadedPlayer, leaves_max: int = 1, cache_bytes: int = 0):
+    def __init__(self, player: LoadedPlayer, leaves_max: int = 1, cache_bytes: int = 0, tree_bytes: int | None = None):
         self.player = player
         self.game = player.game
         self.actions: list[int] = []  # that were played
         # From the one where the game began to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
-        self._room = self._simulations_max()
-        self._leaves_max = leaves_max
-        self._search = player.new_search(self._room, cache_bytes)
+        self._leaves_max, self._cache_bytes = leaves_max, cache_bytes
         self._slowest_s = 0.0
         self._stall_s = 0.0
-        self._plies = 0
-        self.restart()
+        self.resize(TREE_BYTES if tree_bytes is None else tree_bytes)
+
+    def resize(self, tree_bytes: int) -> None:
+        """Drop the search tree, and let the next one be of up to `tree_bytes`."""
+        self._tree_bytes = tree_bytes
+        self._room = self._simulations_max()
+        self._search = self.player.new_search(self._room, self._cache_bytes)
+        self._new_tree()
+
+    def use_game(self, game: Game) -> None:
+        """Play by other rules from now on, such as another komi, which the states fit. The search tree is dropped."""
+        player = self.player
+        self.game, self.player = game, LoadedPlayer(game, player.engine, player.settings, player.evaluator)
+        self.resize(self._tree_bytes)
+
+    def beside(self, state: np.ndarray | None = None, actions: Collection[int] = ()) -> "Session":
+        """Return a session for one search of the position `state`, [S], or of the present one. Its tree is its own.
+        actions: the legal ones that it looks at; () for all."""
+        state, player = self.state if state is None else state, self.player
+        game = restricted(self.game, state, actions) if actions else self.game
+        limited = LoadedPlayer(game, player.engine, player.settings, player.evaluator)
+        session = Session(limited, self._leaves_max, tree_bytes=self._tree_bytes)
+        session.restart(state)
+        return session
+
+    def restore(self, states: Sequence[np.ndarray], actions: Sequence[int]) -> None:
+        """Go back to a game in progress: its positions, each [S], and the actions between them."""
+        if len(self.states) >= len(states) > 0 and all(a is b for a, b in zip(self.states, states)):
+            self.undo(len(self.states) - len(states))
+            return
+        self.states[:], self.actions[:] = states, actions
+        self._new_tree()
 
     def _simulations_max(self):
-        """Return how many simulations fill TREE_BYTES, at as many edges a node as the initial position has."""
+        """Return how many simulations fill the tree, at as many edges a node as the initial position has."""
         edges = int(self.game.legal(self.states[-1][None]).sum())
         node = NODE.itemsize + self.game.state_dtype.itemsize * self.game.state_size + EDGE.itemsize * edges
-        return min(TREE_BYTES // node, SIMULATIONS_MAX)
+        return max(min(self._tree_bytes // node, SIMULATIONS_MAX), 2 * self._leaves_max)
 
     def restart(self, start: np.ndarray | None = None) -> None:
         """Begin a new game at the position `start`, [S]; None: at the initial one."""
@@ -69,6 +100,7 @@ class Session:
         self.think(Limit(simulations=8 * GROWTH))
         self.play(self.best())
         self.think(Limit(simulations=1))
+        proof_lengths(self._search.trees, 0)
         self.restart()
         self._slowest_s = self._stall_s = 0.0
 
@@ -151,7 +183,7 @@ class Session:
 
     def think(self, limit: Limit, stop: Callable[[], bool] = lambda: False) -> None:
         """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree
-        takes TREE_BYTES or `stop` returns true, which is asked after every step, of one simulation or several.
+        is full or `stop` returns true, which is asked after every step, of one simulation or several.
 
         Time: a step begins only if it would end in time, even at twice the slowest step so far or after the longest
         recent wait for a core. A part of limit.seconds is kept in reserve for the same wait. At least one step is run
@@ -200,8 +232,8 @@ class Session:
         return float(self._search.value(_SLOT)[0])
 
     def best(self) -> int:
-        """Return the action that the search would play, after `think`."""
-        return int(self._search.choose(_SLOT, np.zeros(1))[0])
+        """Return the action to play, after `think`: the first of `moves`."""
+        return self.moves()[0].action
 
     def moves(self) -> list[RootMove]:
         """Return what the search found about each legal move, best first; an empty list before a search."""
@@ -216,11 +248,16 @@ class Session:
         left = max(limit.simulations - self._simulations(), 1) if limit.simulations else self._leaves_max
         return min(self._leaves_max, 1 + self._simulations() // GROWTH, left)
 
-    def _is_full(self):
+    @property
+    def fullness(self) -> float:
+        """The share of the room for the tree that is taken, in [0, 1]."""
         trees = self._search.trees
         nodes = int(trees.nodes_used[0]) * (NODE.itemsize + self.state.nbytes)
         edges = int(trees.edges_used[0]) * EDGE.itemsize
-        return nodes + edges > TREE_BYTES or self._simulations() + 2 * (self._leaves_max - 1) >= self._room
+        return min(max((nodes + edges) / self._tree_bytes, self._simulations() / self._room), 1.0)
+
+    def _is_full(self):
+        return self.fullness >= 1 or self._simulations() + 2 * (self._leaves_max - 1) >= self._room
 
     def _follow(self):
         """Advance the tree by the moves that were played since it was used."""

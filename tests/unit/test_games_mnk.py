@@ -110,3 +110,39 @@ def test_names_and_cells():
 def test_what_it_does_not_take_is_refused(arguments, said):
     with pytest.raises(Refusal, match=said):
         games.make(f"mnk({arguments})")
+
+
+@pytest.mark.parametrize("m, n, k", [(5, 5, 3), (4, 9, 3), (15, 15, 5), (8, 8, 5), (4, 4, 3), (19, 19, 5)])
+def test_exact_rules_let_just_k_in_a_row_win(m, n, k):
+    """Compared with a count along all lines, on random stones."""
+    game = games.make(f"mnk(m={m},n={n},k={k},exact=True)")
+    rng = np.random.default_rng(m * n + k)
+    for density in (0.3, 0.5, 0.7, 0.8, 0.9):
+        for _ in range(60):
+            stones = rng.random((n, m)) < density
+            state = game.with_stones(np.zeros(m * n, bool), stones.reshape(-1))
+            ended, value = game.terminal(state[None])
+            assert (value[0] == -1) == _has_row_of(stones, k), stones
+            assert ended[0] == (value[0] == -1 or stones.all())
+
+
+def _has_row_of(stones, k):
+    """Return whether a row, column or diagonal has k stones in a row with none before and after them."""
+    height, width = stones.shape
+    rows = [*stones, *stones.T]
+    for board in (stones, stones[:, ::-1]):
+        rows += [np.diagonal(board, offset) for offset in range(-height + 1, width)]
+    texts = ["".join("x" if stone else " " for stone in row) for row in rows]
+    return any(len(run) == k for text in texts for run in text.split())
+
+
+def test_exact_rules_are_named_and_six_do_not_win():
+    game = games.make("mnk(m=15,n=15,k=5,exact=True)")
+    assert game.name == "mnk(m=15,n=15,k=5,exact=True)"
+    for length, wins in ((4, False), (5, True), (6, False), (7, False)):
+        stones = np.zeros(225, bool)
+        stones[30 : 30 + length] = True
+        ended, value = game.terminal(game.with_stones(np.zeros(225, bool), stones)[None])
+        assert (ended[0], value[0]) == (wins, -1.0 if wins else 0.0)
+    with pytest.raises(Exception, match="exact is 1"):
+        games.make("mnk(m=15,n=15,k=5,exact=1)")

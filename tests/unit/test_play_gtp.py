@@ -126,7 +126,7 @@ def test_an_exception_in_the_rules_does_not_end_the_gtp_engine(monkeypatch, caps
     monkeypatch.setattr(channel.session.game, "terminal", lambda states: (states[:1, 0] < 0, 1 / 0 * len(states)))
     assert channel.bad("genmove w").startswith("internal error")
     monkeypatch.undo()
-    monkeypatch.setattr(channel.session, "think", lambda *how: 1 / 0)
+    monkeypatch.setattr(type(channel.session), "think", lambda *how: 1 / 0)
     for command in ("lz-analyze", "lz-genmove_analyze"):
         assert channel.good(f"{command} b 5") == "" and channel.moves() == ["C3"]
 

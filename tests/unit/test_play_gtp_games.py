@@ -29,7 +29,7 @@ def test_a_game_of_go_by_gtp():
     assert channel.moves() == [] and channel.bad("undo")
 
 
-def test_another_size_or_komi_than_the_networks_is_unacceptable():
+def test_another_size_than_the_networks_is_unacceptable():
     channel = Channel()
     channel.good("play b c3")
     assert (
@@ -38,28 +38,35 @@ def test_another_size_or_komi_than_the_networks_is_unacceptable():
         == channel.bad("rectangular_boardsize 5 6")
         == "unacceptable size"
     )
-    assert channel.bad("komi 6.5") == "unacceptable komi" and channel.moves() == ["C3"]
+    assert channel.bad("komi 6.5x") == "syntax error" and channel.moves() == ["C3"]
     assert channel.good("boardsize 5") == "" and channel.moves() == []
     connect4 = Channel("connect4")
     assert connect4.good("boardsize 7") == connect4.good("rectangular_boardsize 7 6") == connect4.good("komi 6.5") == ""
     assert connect4.bad("boardsize 6")
 
 
-def test_moves_out_of_turn_in_go_are_preceded_by_a_pass():
+def test_moves_out_of_turn_in_go_cost_no_pass():
+    """So that stones which a program sets up one by one neither end the game nor count as moves."""
     channel = Channel()
-    channel.good("play w c3")  # White begins
-    channel.good("play w d3")
-    assert channel.moves() == ["pass", "C3", "pass", "D3"]
+    for vertex in ("c3", "d3", "a1", "e5"):  # White begins
+        channel.good(f"play w {vertex}")
+    assert (
+        channel.good("showboard") == "\n5 . . . .(O)\n4 . . . . .\n3 . . O O .\n2 . . . . .\n1 O . . . .\n  A B C D E"
+    )
     channel.good("undo")
-    assert channel.moves() == ["pass", "C3"]
+    assert "E5" in channel.session.legal() and len(channel.engine.made) == 3
     vertex = channel.good("genmove w")
-    assert channel.moves() == ["pass", "C3", "pass", vertex]
+    assert channel.moves() == [vertex]
     channel.good("undo")
-    assert channel.bad("play w c3").startswith("illegal move") and channel.moves() == ["pass", "C3"]
+    assert channel.bad("play w c3").startswith("illegal move") and len(channel.engine.made) == 3
     channel.good("reg_genmove w")
-    assert channel.moves() == ["pass", "C3"]
+    assert len(channel.engine.made) == 3 and channel.session.to_play == 0
     channel.good("play b pass")
-    assert channel.bad("play b d4").startswith("illegal move") and len(channel.moves()) == 3  # two passes end the game
+    channel.good("play b d4")  # after a pass too
+    assert not channel.session.over and channel.good("final_score").startswith("W+")
+    for _ in range(5):
+        channel.good("undo")
+    assert channel.moves() == [] and channel.bad("undo") == "cannot undo" and channel.session.to_play == 0
 
 
 def test_a_pass_out_of_turn_changes_nothing_in_go():
@@ -71,15 +78,21 @@ def test_a_pass_out_of_turn_changes_nothing_in_go():
     assert channel.moves() == [] and channel.bad("undo") == "cannot undo"
 
 
-def test_after_the_end_of_a_game_only_passes_are_answered():
+def test_after_the_end_of_a_game_of_go_passes_are_answered_and_stones_continue_it():
     channel = Channel()
     for move in ("b c3", "w pass", "b pass"):
         channel.good(f"play {move}")
     assert channel.session.over and channel.good("final_score") == "B+18"
     assert channel.good("genmove w") == channel.good("reg_genmove b") == "pass"
     channel.good("play b pass")
-    assert channel.bad("play w a1").startswith("illegal move") and channel.bad("lz-analyze 10")
-    for _ in range(3):  # both passes after the end, and the one that ended it
+    assert channel.bad("lz-analyze 10") == "the game is over"
+    channel.good("play w a1")
+    assert not channel.session.over
+    channel.good("undo")
+    assert channel.session.over
+    vertex = channel.good("kgs-genmove_cleanup w")
+    assert vertex in ("pass", *(a + b for a in "ABCDE" for b in "12345")) and not channel.session.over
+    for _ in range(4):  # the clean-up, both passes after the end, and the one that ended it
         channel.good("undo")
     assert channel.moves() == ["C3", "pass"]
 

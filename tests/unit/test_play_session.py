@@ -225,3 +225,44 @@ def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path, name):
     run = make_run(tmp_path / "run", checkpoints=(1, 2), best=(1,))
     with pytest.raises(Refusal, match="no checkpoint"):
         load_player(run / name, engine="torch")
+
+
+def test_of_proven_wins_the_shortest_is_played_and_of_losses_the_longest():
+    """In tic-tac-toe, compared with all games from each position: the winner cannot be faster than the best play
+    allows, and every line that is shown ends the game with the proven result."""
+    rng, decided = np.random.default_rng(2), 0
+    for _ in range(60):
+        session = begun("tictactoe")
+        for _ in range(rng.integers(2, 5)):
+            session.play(int(rng.choice(list(session.legal().values()))))
+        if session.over:
+            continue
+        session.think(Limit(simulations=5000))
+        best, *others = session.moves()
+        if not best.exact or not best.value:
+            continue
+        decided += 1
+        value, shortest = solved(session.game, session.state)
+        assert best.value == value and len(best.variation) >= shortest if value > 0 else best.value == value
+        alike = [len(move.variation) for move in others if move.exact and move.value == best.value]
+        compare = min if value > 0 else max
+        assert len(best.variation) == compare([len(best.variation), *alike])
+        result = session.to_play
+        for action in best.variation:
+            session.play(action)
+        assert session.result == (value if result == 0 else -value)
+    assert decided > 10
+
+
+def solved(game, state):
+    """Return (the result of best play for the player to move, how many moves it takes)."""
+    ended, value = game.terminal(state[None])
+    if ended[0]:
+        return float(value[0]), 0
+    found = []
+    for action in np.flatnonzero(game.legal(state[None])[0]):
+        value, length = solved(game, game.play(state[None], np.array([action]))[0])
+        found.append((-value, length + 1))
+    best = max(value for value, _ in found)
+    lengths = [length for value, length in found if value == best]
+    return best, (min if best > 0 else max)(lengths)

@@ -1,7 +1,6 @@
 """python -m az_mpi uci: the Universal Chess Interface, in memory, and in a process with python-chess as client."""
 
 import itertools
-import os
 import random
 import re
 import signal
@@ -11,45 +10,15 @@ import time
 from pathlib import Path
 
 import pytest
-from helpers import engine_process, loaded_player, make_run
+from helpers import engine_process, make_run
+from uci_channel import Channel
 
 from az_mpi.play import uci
-from az_mpi.play.line_engine import Serving
-from az_mpi.play.lines import Lines
 from az_mpi.player.limits import Limit
-from az_mpi.player.session import Session
 
 pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
 ROOT = Path(__file__).parents[2]
-CHESS = "openspiel:chess(max_plies=300)"
-QUICK = Limit(simulations=8)
 START = "rnbqkbnr/pppppppp/8/8/8/8/PPPPPPPP/RNBQKBNR w KQkq - 0 1"
-
-
-class Channel:
-    """An engine whose input stays open: what `say` writes is answered in this process."""
-
-    def __init__(self, game=CHESS, limit=QUICK, on_batch=lambda: None):
-        read, self.write_end = os.pipe()
-        self.said = []
-        self.session = Session(loaded_player(game, on_batch))
-        self.engine = uci.UciEngine(Serving(lambda: self.session, limit, Lines(read)), self.said.append)
-        assert self.engine.moves  # what a first position would load is loaded
-
-    def send(self, text):
-        os.write(self.write_end, text.encode())
-
-    def say(self, *lines):
-        """Return the answers to some lines."""
-        self.said.clear()
-        for line in lines:
-            self.engine.answer(line)
-        return list(self.said)
-
-    def best(self, line="go"):
-        """Return the move that "go" chooses."""
-        *_, last = self.say(line)
-        return last.removeprefix("bestmove ").split()[0]
 
 
 def played(channel):
@@ -75,7 +44,7 @@ def test_the_answer_to_uci_names_the_engine_and_its_options():
     assert "option name UCI_Variant type combo default chess var chess" in said
 
 
-def test_uci_positions_are_played_from_the_start_of_the_game():
+def test_uci_positions_are_played_from_their_beginning():
     channel = Channel()
     assert channel.say("position startpos moves e2e4 e7e5 g1f3") == []
     assert played(channel) == ["e2e4", "e7e5", "g1f3"]
@@ -118,7 +87,9 @@ def test_mate_in_one_is_found_and_reported_as_mate():
     channel = Channel(limit=Limit(simulations=400))
     channel.say("position startpos moves f2f3 e7e5 g2g4")
     said = channel.say("go nodes 400")
-    assert said[-1].startswith("bestmove d8h4") and any("score mate 1 pv d8h4" in line for line in said)
+    assert said[-1].startswith("bestmove d8h4") and any(
+        "score mate 1 " in line and line.endswith(" pv d8h4") for line in said
+    )
     channel.say("position startpos moves f2f3 e7e5 g2g4 d8h4")
     assert channel.say("go") == ["bestmove 0000"]
 
@@ -149,7 +120,10 @@ def test_an_infinite_search_ends_with_stop_and_answers_isready(clock, go):
     said = channel.say(go)
     assert 1.2 <= clock.now - begun < 1.3 and "readyok" in said and said[-1].startswith("bestmove")
     infos = [line for line in said if line.startswith("info depth")]
-    written = r"info depth \d+ nodes \d+ time \d+ nps \d+ score (cp|mate) -?\d+ pv( \w{4,5})+"
+    written = (
+        r"info depth \d+ seldepth \d+ multipv 1 score (cp|mate) -?\d+ nodes \d+ nps \d+ hashfull \d+ time \d+ "
+        r"pv( \w{4,5})+"
+    )
     assert infos and all(re.fullmatch(written, line) for line in infos)
 
 
@@ -192,12 +166,32 @@ def test_an_infinite_search_that_is_complete_waits_for_stop():
 
 def test_a_uci_command_that_cannot_be_done_is_reported_and_changes_nothing():
     channel = Channel()
-    assert "only positions from the start" in channel.say("position fen 8/8/8/8/8/8/8/K6k w - - 0 1")[0]
-    assert channel.say("go") == ["bestmove 0000"]
+    wrong = (
+        "8/8/8/8/8/8/8/K7 w - - 0 1",  # one king
+        "4k3/8/8/8/8/8/8/4K3 x - - 0 1",
+        "4k3/8/8/8/8/8/4R3/4K3 w - - 0 1",  # White could take the king
+        "4k3/8/8/8/8/8/8/4K2R w KQ - 0 1",
+        "4k3/8/8/8/8/8/8/P3K3 w - - 0 1",
+        "9/8/8/8/8/8/8/8 w - - 0 1",
+        "4k3",
+        "",
+    )
+    for fen in wrong:
+        assert channel.say(f"position fen {fen}")[0].startswith(f"info string illegal position fen {fen}".rstrip())
+        assert channel.say("go")[-1] == "bestmove 0000"
+    assert "illegal position" in channel.say("position")[0] and "illegal position" in channel.say("position x")[0]
     assert "illegal move e2e5" in channel.say("position startpos moves e2e5")[0]
-    assert channel.say("go") == ["bestmove 0000"]
+    assert channel.say("go")[-1] == "bestmove 0000"
     assert "unknown command" in channel.say("hello there")[0]
-    assert "no option" in channel.say("setoption name Hash value 16")[0]
+    for option in (
+        "Hash value 1",
+        "Hash",
+        "UCI_Elo value 1e3",
+        "Ponder value 1",
+        "None value 3",
+        "UCI_Variant value go",
+    ):
+        assert "no option" in channel.say(f"setoption name {option}")[0]
     channel.say("position startpos")
     assert re.fullmatch(r"\w{4}", channel.best("go nodes 2"))
 

@@ -1,0 +1,32 @@
+"""How many moves a proven result takes: the shortest win and the longest defence that a tree has proven."""
+
+import numpy as np
+from numba import njit
+
+from az_mpi.search import tree
+
+UNKNOWN = -1
+
+
+@njit(cache=True, nogil=True)
+def proof_lengths(trees: tree.Trees, b: int) -> np.ndarray:
+    """Return, for each node of tree b, the number of moves to the end of the game along its proof, int32 [nodes used]:
+    the shortest way to a win for the player to move there, else the longest way to the proven result. UNKNOWN for nodes
+    without a known result. Moves that were not searched may win sooner."""
+    used = trees.tree[b].nodes_used
+    lengths = np.full(used, UNKNOWN, np.int32)
+    for n in range(used - 1, -1, -1):  # children come after their parents
+        node = trees.node[b, n]
+        if not node.exact:
+            continue
+        if node.ended:
+            lengths[n] = 0
+            continue
+        for e in range(node.first_edge, node.first_edge + node.edge_count):
+            known, value = tree.exact_edge(trees, b, np.int64(n), np.int64(e))
+            if known and value == node.exact_value:
+                length = lengths[trees.edge[b, e].edge_child] + 1
+                is_better = length < lengths[n] if node.exact_value > 0 else length > lengths[n]
+                if lengths[n] == UNKNOWN or is_better:
+                    lengths[n] = length
+    return lengths
