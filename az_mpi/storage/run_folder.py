@@ -28,7 +28,7 @@ from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.storage import lock, plugin_sources
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations")
-ALL_FOLDERS = (*FOLDERS, "starts", "attempts", "logs", "lock", plugin_sources.FOLDER)
+ALL_FOLDERS = (*FOLDERS, "starts", "attempts", "logs", "lock", "imports", plugin_sources.FOLDER)
 
 
 class RunFolderError(Refusal):

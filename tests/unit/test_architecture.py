@@ -21,7 +21,7 @@ MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("
 MAY_IMPORT = {
     "core": "",
     "games": "core",
-    "records": "core games",
+    "records": "config core games liveness mpi selfplay storage",
     "search": "core",
     "liveness": "core",
     "mpi": "core liveness",
