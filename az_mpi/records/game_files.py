@@ -12,6 +12,7 @@ from az_mpi.records.written_game import WrittenGame
 
 GAME_BYTES_MAX = 2**20  # a longer game is left out
 BEFORE_BYTES = 2**12  # that are read before a place, to see whether a game begins there
+WINDOW_BYTES = 2**16  # in which a place is looked for at once
 _BOM = b"\xef\xbb\xbf"
 COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -135,15 +136,13 @@ def _boundary(stream, begin, end, starts):
     """Return where the first game begins at `begin` or after it, before `end`; None if none does."""
     if begin == 0:
         return 0
-    place = begin
-    while place < end:
+    for place in range(begin, end, WINDOW_BYTES):
         before = min(place, BEFORE_BYTES)
         stream.seek(place - before)
-        content = stream.read(before + min(end - place, 2**16))
+        content = stream.read(before + WINDOW_BYTES + BEFORE_BYTES)  # beyond the window, so that no mark is cut
         if len(content) <= before:
             return None
-        found = next((at for at in starts(content, False) if at >= before), None)
-        if found is not None:
-            return place - before + found if place - before + found < end else None
-        place += len(content) - before
+        found = next((at for at in starts(content, False) if at >= before), len(content))
+        if found < before + min(WINDOW_BYTES, end - place):
+            return place - before + found
     return None
