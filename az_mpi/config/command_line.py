@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 from az_mpi import __version__
 from az_mpi.config.load import KEYS, SECTIONS_ABOUT
 from az_mpi.core import shipped
-from az_mpi.core.arguments import Parser, json_or_word, setting
+from az_mpi.core.arguments import Parser, json_or_word, positive, setting, share
 from az_mpi.core.problems import escape
 
 PROG = "python run_dist.py"
-MODES = ("train", "eval", "selfplay")
+MODES = ("train", "fit", "eval", "selfplay")
 # Options for the keys that are changed most often; --set does the same for every key.
 SHORTCUTS = {
     "--max_steps": "train.max_steps",
@@ -75,6 +75,10 @@ class Arguments(NamedTuple):
     sources: dict[str, str]
     without_checkpoint: bool = False
     allow_other_source: bool = False
+    epochs: float = 0.0
+    minutes: float = 0.0
+    held_out: float = 0.0
+    begin_from: str = ""
 
 
 class _Print(argparse.Action):
@@ -125,8 +129,30 @@ def _add_run_options(group):
         "--mode",
         choices=MODES,
         default="train",
-        help="train (default) trains a run; of an existing run, "
-        "eval measures the newest network, and selfplay plays more games with it",
+        help="train (default) trains a run; fit trains it on the games that it has alone, such as imported ones; of "
+        "an existing run, eval measures the newest network, and selfplay plays more games with it",
+    )
+    group.add_argument(
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help="with --mode fit: train on as many samples as N times the games' positions (default 1)",
+    )
+    group.add_argument("--minutes", type=positive, metavar="M", help="with --mode fit: train for M minutes instead")
+    group.add_argument(
+        "--held_out",
+        type=share,
+        default=0.02,
+        metavar="SHARE",
+        help="with --mode fit: the share of games that measure the network and are not trained on (default 0.02)",
+    )
+    group.add_argument(
+        "--from",
+        dest="begin_from",
+        default="",
+        metavar="NETWORK",
+        help="only for a new run: begin with the weights of a run, a checkpoint, a file of `export`, or zoo:NAME, also "
+        "of another board size or network; the start says what was taken",
     )
     group.add_argument("--fresh", action="store_true", help="only begin a new run: refuse a --logdir that holds one")
     group.add_argument(
@@ -263,6 +289,10 @@ def parse(argv: list[str]) -> Arguments:
             f"  {escape(str(shipped.folder() / 'configs'))} has configurations\n"
             "  python -m az_mpi suggest GAME --hours H writes one for a game"
         )
+    if given.mode != "fit" and (given.epochs or given.minutes):
+        parser.error("--epochs and --minutes are for --mode fit alone")
+    if given.epochs and given.minutes:
+        parser.error("--epochs and --minutes say the same in two ways: give one of them")
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
     return Arguments(
@@ -275,4 +305,8 @@ def parse(argv: list[str]) -> Arguments:
         given.sources,
         given.without_checkpoint,
         given.allow_other_source,
+        given.epochs or (0.0 if given.minutes else 1.0),
+        given.minutes or 0.0,
+        given.held_out,
+        given.begin_from,
     )

@@ -223,7 +223,7 @@ def check_there(given: Arguments) -> None:
     ]
     file = str(given.config_file or "configs/smoke.json")
     command = shlex.join([*PROG.split(), "--config_file", file, "--logdir", str(given.logdir), *settings])
-    if given.mode == "train":
+    if given.mode in ("train", "fit"):
         what, how = "a new run needs a configuration", "give one"
     else:
         what, how = f"--mode {given.mode} takes the network of a run that is there", "train one first"
