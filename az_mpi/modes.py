@@ -24,7 +24,8 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi import agreement, named_hosts, placement
 from az_mpi.mpi.alone import Alone
 from az_mpi.mpi.world import World
-from az_mpi.run import evaluation_phase, exchange, kernels, resume, weights
+from az_mpi.player import trained_network
+from az_mpi.run import beginning, evaluation_phase, exchange, kernels, resume, weights
 from az_mpi.run import fit as fitting
 from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
@@ -51,6 +52,10 @@ def _start(arguments, config, world, requests, do):
     requests.deadline = deadline(config.max_hours)
     named_hosts.check_weights(config.selfplay, world)
     world, num_trainers = placement.place(config, world, placement.choose_device(world))
+    origin = None
+    if arguments.begin_from:
+        found = world.on_root(lambda: trained_network.read(arguments.begin_from))
+        origin = found and beginning.Origin(arguments.begin_from, found.config.game, found.game, found.network)
     watchdog.expect(config.fault.hang_s, world.rank)
     ranks = world.collect(lock.me())
     wait = functools.partial(_wait, requests)
@@ -59,6 +64,8 @@ def _start(arguments, config, world, requests, do):
     def take(setup, network, files):
         check_room(setup, network, folder)
         check_network(arguments, config, network)
+        if origin:
+            origin.check(config, setup.game, network)
         start, files.lock = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
         return start
 
@@ -67,6 +74,8 @@ def _start(arguments, config, world, requests, do):
         run.files.ranks = ranks
         run.files.token = world.share(run.files.lock and run.files.lock.token)
         kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
+        if arguments.begin_from:
+            beginning.begin(run, arguments.begin_from, origin)
         _train(run, do)
     finally:
         run.files.release()  # of the lock, which this rank may have taken over from a root that was lost

@@ -15,6 +15,7 @@ from az_mpi.core.problems import escape
 
 PROG = "python run_dist.py"
 MODES = ("train", "fit", "eval", "selfplay")
+TRAINING = ("train", "fit")  # modes that may begin a run, write its files and answer signals
 # Options for the keys that are changed most often; --set does the same for every key.
 SHORTCUTS = {
     "--max_steps": "train.max_steps",
@@ -291,6 +292,8 @@ def parse(argv: list[str]) -> Arguments:
         )
     if given.mode != "fit" and (given.epochs or given.minutes):
         parser.error("--epochs and --minutes are for --mode fit alone")
+    if given.begin_from and given.mode not in TRAINING:
+        parser.error(f"--from is for --mode {' and '.join(TRAINING)} alone")
     if given.epochs and given.minutes:
         parser.error("--epochs and --minutes say the same in two ways: give one of them")
     config_file = given.config_file and Path(given.config_file)

@@ -114,7 +114,7 @@ class _Fit:
             counted(self.num_train, "position"),
             f"{run.progress.num_positions:,}",
             f"{self.num_held:,}",
-            f"{self.task.minutes:g} minutes" if self.task.minutes else counted(self.task.epochs, "epoch"),
+            f"{self.task.minutes:g} minutes" if self.task.minutes else f"{self.task.epochs:g} epochs",
         )
 
     def train(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from az_mpi import __version__
 from az_mpi.config import load as configuration
-from az_mpi.config.command_line import PROG, Arguments
+from az_mpi.config.command_line import PROG, TRAINING, Arguments
 from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.earlier_names import starts_folder
@@ -223,7 +223,7 @@ def check_there(given: Arguments) -> None:
     ]
     file = str(given.config_file or "configs/smoke.json")
     command = shlex.join([*PROG.split(), "--config_file", file, "--logdir", str(given.logdir), *settings])
-    if given.mode in ("train", "fit"):
+    if given.mode in TRAINING:
         what, how = "a new run needs a configuration", "give one"
     else:
         what, how = f"--mode {given.mode} takes the network of a run that is there", "train one first"

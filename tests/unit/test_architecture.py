@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "play": "core games player storage",
     "export": "core games network play player report storage",
     "loop": "core mpi report run selfplay telemetry",
-    "modes": "config core liveness loop mpi run selfplay storage telemetry",
+    "modes": "config core liveness loop mpi player run selfplay storage telemetry",
     "launch": "config core liveness mpi storage telemetry",
     "doctor": "config core games mpi run selfplay storage telemetry train",
     "plan": "config core doctor evaluate games launch mpi network report search selfplay telemetry train",
