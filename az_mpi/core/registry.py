@@ -214,6 +214,7 @@ GAMES = Registry(
     "az_mpi.games.base:Game",
     "",
     {
+        "chess": "az_mpi.games.chess:Rules",
         "connect4": "az_mpi.games.connect4:Rules",
         "tictactoe": "az_mpi.games.mnk:tictactoe",
         "mnk": "az_mpi.games.mnk:Rules",

@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME, mix
+from az_mpi.games.symmetry import turn_cells
 
 ACTIONS_MAX = 2**15 - 1  # a search keeps them as int16
 DTYPES = {"state_dtype", "planes_dtype"}
@@ -135,7 +136,7 @@ class Board(NamedTuple):
 class Game(ABC):
     """Rules of a two-player zero-sum game with perfect information. Values are for the player to move, in [-1, 1]."""
 
-    name: str
+    name: str  # with its arguments, as a configuration writes it; rules that differ must differ in it
     num_actions: int
     planes_shape: tuple[int, int, int]  # (C, H, W)
     planes_dtype: np.dtype = np.dtype(np.uint8)  # or float32
@@ -149,6 +150,7 @@ class Game(ABC):
     # does, int32 [H*W]. None: both see it alike.
     other_view: np.ndarray | None = None
     sgf_number = 0  # of the game in SGF files, "GM"; 0: it has none
+    entries: Any = None  # the addresses of its compiled functions, see `PositionGame`; None: it takes batches
     solver = ""  # the name of its exact solver, as in `evaluate.solver`; "": there is none
     # Row k of each table is one symmetry of the board, row 0 the identity. With cells = symmetry_cells[k] and
     # actions = symmetry_actions[k], the turned board is planes[..., cells] and its policy is policy[..., actions].
@@ -193,6 +195,11 @@ class Game(ABC):
     @abstractmethod
     def planes(self, states: np.ndarray) -> np.ndarray:
         """Return the network's input as the player to move sees it, planes_dtype [B, C, H, W]."""
+
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+        """Write the planes of each state, turned by the symmetry of this number, into `out`, planes_dtype [B, C, H, W].
+        symmetry: int64 [B]."""
+        out[:] = turn_cells(self.planes(states), self.symmetry_cells, symmetry)
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
         """Return (what each plane shows, C texts; which row and column of the board the planes' first ones are), for

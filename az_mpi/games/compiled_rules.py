@@ -11,66 +11,46 @@ import inspect
 import itertools
 import sys
 import types as python_types
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, typeof
+from numba import cfunc, njit, typeof
 from numba.core import errors, types
 from numba.core.dispatcher import Dispatcher
 from numba.core.typing.templates import AttributeTemplate
-from numba.extending import infer_getattr, intrinsic, lower_getattr_generic, models, register_model, typeof_impl
+from numba.extending import infer_getattr, lower_getattr_generic, models, register_model, typeof_impl
 
 from az_mpi.core.problems import OwnCodeError
+from az_mpi.games.entry_points import Entries, write_addresses
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
 
-RULES = ("apply", "legal_actions", "result", "current_player", "observe", "canonical")
-TEMPLATE = Path(__file__).with_name("entry_points.py")
+RULES = Entries._fields
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
-
-
 _NUMBERS = itertools.count()  # of types: an id could be that of an object that is gone
-
-
-class Entries(NamedTuple):
-    """The addresses of a game's functions, see `entry_points`. Compiled code takes this tuple as it is."""
-
-    apply: int
-    legal_actions: int
-    result: int
-    current_player: int
-    observe: int
-    canonical: int
 
 
 class Self:
     """Stands for a game, as `self`, in the compiled code of its functions: a constant, whose attributes are too.
 
-    make: the `njit` of the functions."""
+    layouts: of each rule, (shape, dtype) of the arrays that it takes. make: the `njit` of the functions."""
 
-    def __init__(self, game: Game, make: Any):
-        self._game, self._make, self._bound = game, make, {}
+    def __init__(self, game: Game, layouts: dict, make: Any):
+        self._game, self.layouts, self._make, self._methods = game, layouts, make, {}
+        self.error: Exception | None = None  # of the compilation of a function: Numba's own one tells less
         self.type = SelfType(self)
 
     def find(self, name: str) -> Any:
         """Return an attribute of the game for compiled code: a number, an array, a tuple of numbers, or one of its
-        methods as a compiled function without its first parameter. None: compiled code cannot use it."""
-        if name in self._bound:
-            return self._bound[name]
+        methods, compiled. None: compiled code cannot use it."""
+        if name in self._methods:
+            return self._methods[name]
         found = method(type(self._game), name)
         if found is not None:
-            self._bound[name] = self._compiled(found)
-            return self._bound[name]
+            self._methods[name] = self._make(found)
+            return self._methods[name]
         return constant(getattr(self._game, name, None))
-
-    def _compiled(self, function):
-        names = list(inspect.signature(function).parameters)[1:]
-        scope = {"function": self._make(function), "me": self}
-        exec(f"def bound({', '.join(names)}):\n    return function(me{''.join(', ' + name for name in names)})", scope)
-        return self._make(scope["bound"])
 
 
 class SelfType(types.Opaque):
@@ -81,7 +61,27 @@ class SelfType(types.Opaque):
         super().__init__(f"rules_{next(_NUMBERS)}")
 
 
+class MethodType(types.Callable, types.Opaque):
+    """Numba's type of a method of a `Self`, whose value is that `Self`."""
+
+    def __init__(self, owner: SelfType, dispatcher: Dispatcher):
+        self.owner, self.dispatcher = owner, dispatcher
+        super().__init__(f"{owner.name}.{dispatcher.py_func.__name__}")
+
+    def get_call_type(self, context: Any, args: Any, kws: Any) -> Any:
+        found = typeof(self.dispatcher).get_call_type(context, (self.owner, *args), kws)
+        parameters = list(found.pysig.parameters.values())[1:]
+        return found.replace(args=found.args[1:], recvr=self.owner, pysig=found.pysig.replace(parameters=parameters))
+
+    def get_call_signatures(self) -> tuple[Any, bool]:
+        return self.dispatcher.nopython_signatures, True
+
+    def get_impl_key(self, sig: Any) -> Any:
+        return self.dispatcher.get_overload(sig.args)
+
+
 register_model(SelfType)(models.OpaqueModel)
+register_model(MethodType)(models.OpaqueModel)
 
 
 @typeof_impl.register(Self)
@@ -95,15 +95,13 @@ class _Attributes(AttributeTemplate):
 
     def generic_resolve(self, typ, name):
         found = typ.me.find(name)
-        return None if found is None else typeof(found)
+        return MethodType(typ, found) if isinstance(found, Dispatcher) else None if found is None else typeof(found)
 
 
 @lower_getattr_generic(SelfType)
 def _attribute(context, builder, typ, value, name):
     found = typ.me.find(name)
-    if isinstance(found, Dispatcher):
-        return context.get_dummy_value()
-    return context.get_constant_generic(builder, typeof(found), found)
+    return value if isinstance(found, Dispatcher) else context.get_constant_generic(builder, typeof(found), found)
 
 
 def method(kind: type, name: str) -> Any:
@@ -124,34 +122,41 @@ def constant(value: Any) -> Any:
 
 def compiled(game: Game) -> Entries:
     """Compile the rules of a game, or take them from the cache. Raises OwnCodeError if Numba cannot compile them."""
-    kind = type(game)
-    own = not kind.__module__.startswith("az_mpi.games.")
-    shapes = (
-        ((game.state_size,), np.dtype(game.state_dtype)),
-        (tuple(game.planes_shape), np.dtype(game.planes_dtype)),
-        (game.num_actions,),
-    )
+    own = not type(game).__module__.startswith("az_mpi.games.")
+    layouts = _layouts(game)
     seen: dict = {}
-    content = repr((own, shapes, [_fingerprint(game, method(kind, name), seen) for name in RULES]))
+    content = repr((own, layouts, [_fingerprint(game, method(type(game), name), seen) for name in RULES]))
     name = f"az_mpi.games.rules_{hashlib.sha256(content.encode()).hexdigest()[:20]}"
     module = sys.modules.get(name)
     if module is None:
+        module = sys.modules[name] = python_types.ModuleType(name)  # so that Numba's cache tells games apart
         # Of a user's own game: code that is wrong could write outside of its arrays without the check.
-        me = Self(game, njit(boundscheck=own, nogil=True))
-        module = python_types.ModuleType(name)
-        module.__file__ = str(TEMPLATE)
-        vars(module).update(
-            FUNCTIONS=[me.find(rule) for rule in RULES], STATE=shapes[0], PLANES=shapes[1], ACTIONS=shapes[2]
-        )
-        sys.modules[name] = module
+        options = {"boundscheck": own, "error_model": "python" if own else "numpy", "nogil": True}
+        me = Self(game, layouts, njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options))
+        vars(module).update(ME=me, write_addresses=write_addresses)
         try:
-            exec(compile(TEMPLATE.read_bytes(), TEMPLATE, "exec"), vars(module))
+            entries = python_types.FunctionType(_entries.__code__, vars(module))
+            vars(module)["write"] = cfunc("void(intp)", cache=True)(entries).ctypes
         except BaseException as error:
             del sys.modules[name]
             if isinstance(error, errors.NumbaError):
-                raise OwnCodeError(_cannot_compile(game, error)) from error
+                raise OwnCodeError(_cannot_compile(game, me.error or error)) from error
             raise
-    return Entries(*(getattr(module, f"{rule}_at").address for rule in RULES))
+    addresses = np.zeros(len(RULES), np.int64)
+    module.write(addresses.ctypes.data)
+    return Entries(*addresses.tolist())
+
+
+def _entries(to):
+    write_addresses(ME, to)  # noqa: F821 - a constant of the module of each game
+
+
+def _layouts(game):
+    state = (game.state_size,), np.dtype(game.state_dtype)
+    return {name: (state,) for name in RULES} | {
+        "legal_actions": (state, ((game.num_actions,), np.dtype(np.bool_))),
+        "observe": (state, (tuple(game.planes_shape), np.dtype(game.planes_dtype))),
+    }
 
 
 def _cannot_compile(game, error):
@@ -213,21 +218,3 @@ def _of_code(code):
 
 def _hash(*what):
     return hashlib.sha256(repr(what).encode()).hexdigest()
-
-
-@intrinsic
-def call1(typingctx: Any, address: Any, a: Any) -> Any:
-    """Call the function at an address with a number of 64 bits, and return the one that it returns."""
-    return types.int64(types.int64, types.int64), _call
-
-
-@intrinsic
-def call2(typingctx: Any, address: Any, a: Any, b: Any) -> Any:
-    """Call the function at an address with two numbers of 64 bits, and return the one that it returns."""
-    return types.int64(types.int64, types.int64, types.int64), _call
-
-
-def _call(context, builder, signature, given):
-    word = ir.IntType(64)
-    function = ir.FunctionType(word, [word] * (len(given) - 1)).as_pointer()
-    return builder.call(builder.inttoptr(given[0], function), given[1:])

@@ -1,102 +1,137 @@
 """The rules of one game as functions that compiled code calls by their addresses.
 
-`compiled_rules` runs this file once for each game, as a module of its own, in which it has set the names that are only
-declared below. They are constants of the compiled code. Each function takes the address of a state, which is aligned,
-and of what it writes to. It returns a number of 64 bits, FAILED if the game's own code raised an exception.
+Each takes the address of a state, which is aligned, and that of what it writes, or an action, as numbers of 64 bits.
+It returns a number of 64 bits: FAILED if the game's own code raised an exception.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import carray, cfunc, types
+from llvmlite import ir
+from numba import typeof
+from numba.core import cgutils, errors, types
 from numba.extending import intrinsic
+from numba.np.arrayobj import make_array, populate_array
+from numba.np.numpy_support import from_dtype
 
-if TYPE_CHECKING:
-    FUNCTIONS: tuple[Any, ...]  # compiled, in the order of `compiled_rules.RULES`
-    STATE: tuple[tuple[int], np.dtype]  # shape and dtype
-    PLANES: tuple[tuple[int, int, int], np.dtype]
-    ACTIONS: tuple[int]
-
-apply, legal_actions, result, current_player, observe, canonical = FUNCTIONS
-STATE_SHAPE, STATE_DTYPE = STATE
-PLANES_SHAPE, PLANES_DTYPE = PLANES
 FAILED = -1
+_WORD = ir.IntType(64)
+
+
+class Entries(NamedTuple):
+    """The addresses of a game's functions. Compiled code takes this tuple as it is."""
+
+    apply: int  # (state, action): play an action in a state; return 0
+    legal_actions: int  # (state, bool [A]): write which actions are legal; return how many
+    result: int  # (state, float32 [1]): write the value of the result; return whether the game has ended
+    current_player: int  # (state): return the player to move
+    observe: int  # (state, planes [C, H, W]): write the planes; return 0
+    canonical: int  # (state, uint64 [1]): write the canonical key; return the symmetry
+
+
+# What the functions return as a game writes them, and the type and the place of the number that an entry writes.
+_RETURNS = {
+    "result": ("(whether the game is over, its value)", 2, types.float32, 1),
+    "canonical": ("(a key of 64 bits, the number of a symmetry)", 2, types.uint64, 0),
+    "current_player": ("0 or 1", 1, None, None),
+}
 
 
 @intrinsic
-def _pointer(typingctx, address):
+def write_addresses(typingctx: Any, me: Any, to: Any) -> Any:
+    """Compile the rules of a game, and write the addresses of its `Entries` to an address. me: a `Self` of
+    `compiled_rules`."""
+    try:
+        signatures = {rule: _signature(typingctx, me, rule) for rule in Entries._fields}
+    except errors.NumbaError as error:
+        me.me.error = error
+        raise
+
     def codegen(context, builder, signature, given):
-        return builder.inttoptr(given[0], context.get_value_type(types.voidptr))
+        table = builder.inttoptr(given[1], _WORD.as_pointer())
+        for k, rule in enumerate(Entries._fields):
+            entry = _entry(context, builder.module, me.me, rule, signatures[rule])
+            builder.store(builder.ptrtoint(entry, _WORD), builder.gep(table, [_WORD(k)]))
+        return context.get_dummy_value()
 
-    return types.voidptr(types.intp), codegen
-
-
-@cfunc("int64(intp, int64)", cache=True)
-def apply_at(state: int, action: int) -> int:
-    """Play an action in a state; return 0."""
-    try:
-        apply(carray(_pointer(state), STATE_SHAPE, STATE_DTYPE), action)
-    except Exception:
-        return FAILED
-    return 0
+    return types.none(me, types.intp), codegen
 
 
-@cfunc("int64(intp, intp)", cache=True)
-def legal_actions_at(state: int, legal: int) -> int:
-    """Write which actions are legal, bool [A]; return how many."""
-    out = carray(_pointer(legal), ACTIONS, np.bool_)
-    num = 0
-    try:
-        out[:] = False
-        legal_actions(carray(_pointer(state), STATE_SHAPE, STATE_DTYPE), out)
-        for a in range(len(out)):
-            num += out[a]
-    except Exception:
-        return FAILED
-    return num
+def _signature(typingctx, me, rule):
+    """Return the signature of a rule as Numba has compiled it."""
+    layouts = me.me.layouts[rule]
+    kinds = [types.Array(from_dtype(dtype), len(shape), "C") for shape, dtype in layouts]
+    kinds += [types.int64] if rule == "apply" else []
+    signature = typeof(me.me.find(rule)).get_call_type(typingctx, (me, *kinds), {})
+    told, num = _RETURNS[rule][:2] if rule in _RETURNS else ("nothing", 0)
+    parts = _parts(signature.return_type)
+    if len(parts) != num or not all(isinstance(part, types.Number | types.Boolean) for part in parts):
+        raise errors.TypingError(f"{rule} returns {signature.return_type}; it must return {told}")
+    return signature
 
 
-@cfunc("int64(intp, intp)", cache=True)
-def result_at(state: int, value: int) -> int:
-    """Write the value of the result, float32 [1]; return whether the game has ended."""
-    out = carray(_pointer(value), (1,), np.float32)
-    try:
-        ended, out[0] = result(carray(_pointer(state), STATE_SHAPE, STATE_DTYPE))
-    except Exception:
-        return FAILED
-    return np.int64(ended)
+def _parts(kind):
+    return () if kind == types.none else tuple(kind) if isinstance(kind, types.BaseTuple) else (kind,)
 
 
-@cfunc("int64(intp)", cache=True)
-def current_player_at(state: int) -> int:
-    """Return the player to move."""
-    try:
-        return np.int64(current_player(carray(_pointer(state), STATE_SHAPE, STATE_DTYPE)))
-    except Exception:
-        return FAILED
+def _entry(context, module, me, rule, signature):
+    """Return the LLVM function of one rule."""
+    num_given = 1 if rule == "current_player" else 2
+    function = ir.Function(module, ir.FunctionType(_WORD, [_WORD] * num_given), f"{rule}_at")
+    function.linkage = "internal"
+    builder = ir.IRBuilder(function.append_basic_block())
+    given = [
+        _array(context, builder, at, kind, shape)
+        for at, kind, (shape, _) in zip(function.args, signature.args[1:], me.layouts[rule])
+    ]
+    for _, at, size in given[1:]:
+        cgutils.memset(builder, at, _WORD(size), 0)
+    compiled = me.find(rule).overloads[signature.args]
+    context.add_linking_libs([compiled.library])
+    values = [context.get_dummy_value(), *(array for array, _, _ in given), *function.args[len(given) :]]
+    status, returned = context.call_internal_no_propagate(
+        builder, compiled.fndesc, signature, values[: len(signature.args)]
+    )
+    with builder.if_then(status.is_error, likely=False):
+        builder.ret(_WORD(FAILED))
+    if rule == "legal_actions":
+        builder.ret(_sum(builder, *given[1][1:]))
+    elif rule in _RETURNS:
+        builder.ret(_answer(context, builder, rule, returned, signature.return_type, function.args[-1]))
+    else:
+        builder.ret(_WORD(0))
+    return function
 
 
-@cfunc("int64(intp, intp)", cache=True)
-def observe_at(state: int, planes: int) -> int:
-    """Write the planes, [C, H, W]; return 0."""
-    out = carray(_pointer(planes), PLANES_SHAPE, PLANES_DTYPE)
-    try:
-        out[:] = 0
-        observe(carray(_pointer(state), STATE_SHAPE, STATE_DTYPE), out)
-    except Exception:
-        return FAILED
-    return 0
+def _array(context, builder, address, kind, shape):
+    """Return (an array at an address, a pointer to it, its size in bytes)."""
+    bytes_each = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides = bytes_each * np.cumprod([1, *shape[:0:-1]])[::-1]
+    data = builder.inttoptr(address, context.get_data_type(kind.dtype).as_pointer())
+    array = make_array(kind)(context, builder)
+    places = ([context.get_constant(types.intp, int(number)) for number in numbers] for numbers in (shape, strides))
+    populate_array(array, data, *places, context.get_constant(types.intp, bytes_each), None)
+    return array._getvalue(), data, bytes_each * int(np.prod(shape))
 
 
-@cfunc("int64(intp, intp)", cache=True)
-def canonical_at(state: int, key: int) -> int:
-    """Write the canonical key, uint64 [1]; return the symmetry."""
-    out = carray(_pointer(key), (1,), np.uint64)
-    try:
-        found = canonical(carray(_pointer(state), STATE_SHAPE, STATE_DTYPE))
-        out[0] = found[0]
-        return np.int64(found[1])
-    except Exception:
-        return FAILED
+def _sum(builder, numbers, size):
+    """Return the sum of numbers of 8 bits."""
+    total = cgutils.alloca_once_value(builder, _WORD(0))
+    with cgutils.for_range(builder, _WORD(size)) as loop:
+        number = builder.zext(builder.load(builder.gep(numbers, [loop.index])), _WORD)
+        builder.store(builder.add(builder.load(total), number), total)
+    return builder.load(total)
+
+
+def _answer(context, builder, rule, returned, kind, to):
+    """Write what an entry writes, and return what it returns."""
+    _, num, stored, which = _RETURNS[rule]
+    if num == 1:
+        return context.cast(builder, returned, kind, types.int64)
+    values = cgutils.unpack_tuple(builder, returned, num)
+    kinds = _parts(kind)
+    value = context.cast(builder, values[which], kinds[which], stored)
+    builder.store(value, builder.inttoptr(to, value.type.as_pointer()))
+    return context.cast(builder, values[1 - which], kinds[1 - which], types.int64)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from az_mpi.core.intrinsics import call1, call2
 from az_mpi.games.base import Game
-from az_mpi.games.compiled_rules import RULES, Entries, as_python, call1, call2, compiled
-
-FAILED = -1
+from az_mpi.games.compiled_rules import RULES, as_python, compiled
+from az_mpi.games.entry_points import FAILED, Entries
 
 
 class PositionGame(Game):
@@ -54,9 +54,9 @@ class PositionGame(Game):
         return hash_of(state), 0
 
     @cached_property
-    def entries(self) -> Entries:
-        """The compiled functions."""
-        return compiled(self)
+    def entries(self) -> Entries | None:
+        """The compiled functions; None if they run as Python."""
+        return compiled(self) if self.compiled else None
 
     @cached_property
     def _python(self):
@@ -82,6 +82,15 @@ class PositionGame(Game):
 
     def planes(self, states: np.ndarray) -> np.ndarray:
         return self._filled("observe", states, np.zeros((len(states), *self.planes_shape), self.planes_dtype))
+
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+        if not self.compiled:
+            super().turned_planes(states, symmetry, out)
+            return
+        states = np.ascontiguousarray(states, self.state_dtype)
+        flat = out.reshape(*out.shape[:2], -1)
+        place, tables = _place(states), self.symmetry_cells
+        self._check("observe", states, _turned_all(self.entries.observe, *place, tables, symmetry, flat))
 
     def _filled(self, name, states, out):
         if self.compiled:
@@ -164,6 +173,22 @@ def _fill_all(entry, states, step, out, out_step, n):
     for b in range(n):
         if call2(entry, states + b * step, out + b * out_step) == FAILED:
             return b
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _turned_all(entry, states, step, tables, symmetry, out):
+    plain = np.empty(out.shape[1:], out.dtype)
+    for b in range(len(out)):
+        turned = symmetry[b] != 0
+        at = plain.ctypes.data if turned else out[b].ctypes.data
+        if call2(entry, states + b * step, np.int64(at)) == FAILED:
+            return b
+        if turned:
+            table = tables[symmetry[b]]
+            for c in range(out.shape[1]):
+                for j in range(out.shape[2]):
+                    out[b, c, j] = plain[c, table[j]]
     return -1
 
 

@@ -3,8 +3,6 @@
 import numpy as np
 from numba import njit
 
-from az_mpi.games.base import Game
-
 
 def dihedral(rows: int, columns: int) -> np.ndarray:
     """Return the rotations and reflections that map a board to itself, int32 [K, rows * columns] as in
@@ -27,7 +25,7 @@ def permute(values: np.ndarray, tables: np.ndarray, symmetry: np.ndarray) -> np.
     return permuted
 
 
-def turn_cells(game: Game, planes: np.ndarray, symmetry: np.ndarray) -> np.ndarray:
-    """Return planes [n, C, H, W], position i turned by the game's symmetry number symmetry[i]."""
+def turn_cells(planes: np.ndarray, tables: np.ndarray, symmetry: np.ndarray) -> np.ndarray:
+    """Return planes [n, C, H, W], position i turned by the symmetry number symmetry[i] of a game's symmetry_cells."""
     flat = planes.reshape(*planes.shape[:2], planes.shape[2] * planes.shape[3])
-    return permute(flat, game.symmetry_cells, symmetry).reshape(planes.shape)
+    return permute(flat, tables, symmetry).reshape(planes.shape)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.games.base import Game
+from az_mpi.search import evaluation_table
 
 if TYPE_CHECKING:
     from az_mpi.network.engines.engine import Engine
@@ -40,6 +41,20 @@ class Evaluator:
         result = self(states)
         return lambda: result
 
+    def known(self, num_threads: int) -> evaluation_table.Known:
+        """Return where a search with so many threads finds evaluations, and stores new ones. By default nothing is
+        kept."""
+        return evaluation_table.nothing(num_threads)
+
+    def begin_turned(self, states: np.ndarray, symmetry: np.ndarray) -> Callable[[], Evaluation]:
+        """Do what `begin` does, for positions that are not `known`: the logits are of their images.
+
+        symmetry: int64 [n], that each position is turned by; 0, none, for all if nothing is kept."""
+        return self.begin(states)
+
+    def count(self, num_positions: int, num_evaluations: int) -> None:
+        """Add to the counts of `take_counts`."""
+
     def restart(self, seed: Sequence[int]) -> None:
         """Draw all further random numbers from `seed` alone. Called when an iteration begins."""
 
@@ -65,7 +80,14 @@ class NetworkEvaluator(Evaluator):
         self.in_background = engine.in_background
 
     def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
-        evaluation = self.engine.begin(self.game.planes(states))
+        return self.begin_turned(states, np.zeros(len(states), np.int64))
+
+    def begin_turned(self, states: np.ndarray, symmetry: np.ndarray) -> Callable[[], Evaluation]:
+        planes = self.engine.room(len(states))
+        if planes is None:
+            planes = np.empty((len(states), *self.game.planes_shape), self.game.planes_dtype)
+        self.game.turned_planes(states, symmetry, planes)
+        evaluation = self.engine.begin(planes)
         return lambda: searched(evaluation())
 
 

@@ -18,9 +18,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from numba import carray, njit
 from numba.extending import overload
 
+from az_mpi.core.intrinsics import STACK_FLOATS, floats_on_stack
 from az_mpi.search import improved, puct, puct_rule, root, simulation, streams, tree
 
 WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
@@ -38,6 +39,8 @@ class Rule(NamedTuple):
     """How Gumbel search chooses among a node's edges. round ROUND [B], considered CONSIDERED [B, m], target int32 [B],
     streams uint64 [B], explores bool [B]: for which slots Gumbel numbers are drawn. A tree whose root has
     more than `wide` edges is searched by PUCT, with `exploration` and `reduction` as in `puct_rule.Rule`."""
+
+    begins_with_prior = True  # for `simulation.begins_with_prior`
 
     c_visit: float
     c_scale: float
@@ -124,39 +127,40 @@ def _is_wide(trees, b, rule):
 
 @njit(cache=True, nogil=True)
 def _logits(trees, b, rule):
-    """Return log P(a) + s q(a) of each edge of the root, float64 [edges]; -inf if it is not `playable`. s:
+    """Return log P(a) + s q(a) of each edge of the root, float32 [edges]; -inf if it is not `playable`. s:
     `improved.scale`."""
     n = np.int64(0)
-    first = trees.node[b, n].first_edge
-    logits = improved.completed(trees, b, n)
-    scale = improved.scale(trees, b, n, rule.c_visit, rule.c_scale)
+    node = trees.node[b, n]
+    logits = np.empty(node.edge_count, np.float32)
+    factor = improved.scale(improved.completed(trees, b, n, logits), rule.c_visit, rule.c_scale)
     for k in range(len(logits)):
-        prior = max(trees.edge[b, first + k].edge_prior, improved.TINY)
-        logits[k] = math.log(prior) + scale * logits[k] if root.playable(trees, b, n, first + k) else -np.inf
+        prior = max(trees.edge[b, node.first_edge + k].edge_prior, improved.TINY)
+        good = root.playable(trees, b, n, node.first_edge + k)
+        logits[k] = math.log(prior) + factor * logits[k] if good else -np.inf
     return logits
 
 
 @njit(cache=True, nogil=True)
 def _inner_edge(trees, b, n, rule):
     """Return the edge with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals (equation 14)."""
-    first = trees.node[b, n].first_edge
+    node = trees.node[b, n]
+    if node.edge_count > STACK_FLOATS:
+        policy = np.empty(node.edge_count, np.float32)
+    else:
+        policy = carray(floats_on_stack(), (STACK_FLOATS,), np.float32)
+    most = improved.completed(trees, b, n, policy)
+    if most == 0:  # pi' is the prior
+        return node.first_edge + tree.likeliest(trees, b, n)
+    improved.improve(trees, b, n, improved.scale(most, rule.c_visit, rule.c_scale), policy)
     num = 0
+    for e in range(node.first_edge, node.first_edge + node.edge_count):
+        num += trees.edge[b, e].edge_visits
     best = np.int64(0)
     best_score = -np.inf
-    for e in range(first, first + trees.node[b, n].edge_count):
-        num += trees.edge[b, e].edge_visits
-        if trees.edge[b, e].edge_prior > best_score:
-            best = np.int64(e)
-            best_score = trees.edge[b, e].edge_prior
-    if num == 0:  # pi' is the prior; most descents end at such a node
-        return best
-    policy = improved.completed(trees, b, n)
-    best_score = -np.inf
-    improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
-    for k in range(len(policy)):
-        score = policy[k] - trees.edge[b, first + k].edge_visits / (1 + num)
+    for k in range(node.edge_count):
+        score = policy[k] - trees.edge[b, node.first_edge + k].edge_visits / (1 + num)
         if score > best_score and policy[k] > 0:
-            best = np.int64(first + k)
+            best = np.int64(node.first_edge + k)
             best_score = score
     return best
 
@@ -226,7 +230,9 @@ def level(num: int, length: int, k: int) -> int:
     halved until it is 2; each width gets an equal share of the simulations (Danihelka et al. 2022, section 3.3)."""
     width = num
     visits = 0
-    halvings = max(math.ceil(math.log2(num)), 1)
+    halvings = 1
+    while 1 << halvings < num:
+        halvings += 1
     while True:
         sweeps = max(length // (halvings * width), 1)
         if k < sweeps * width:
@@ -261,18 +267,23 @@ def _best_considered(trees, b, rule, visits, temperature):
     Actions with so many `visits` in the round come before all others. Of two such, or of two others, the better one has
     the larger temperature * Gumbel number + log P + sigma(q); of equals it is the first."""
     n = np.int64(0)
-    q = improved.completed(trees, b, n)
-    scale = improved.scale(trees, b, n, rule.c_visit, rule.c_scale)
+    if trees.node[b, n].edge_count > STACK_FLOATS:
+        q = np.empty(trees.node[b, n].edge_count, np.float32)
+    else:
+        q = carray(floats_on_stack(), (STACK_FLOATS,), np.float32)
+    factor = improved.scale(improved.completed(trees, b, n, q), rule.c_visit, rule.c_scale)
     best = -1
-    best_key = (False, -np.inf)
+    best_score = -np.inf
+    best_due = False
     for i in range(rule.round[b].num):
         considered = rule.considered[b, i]
         if root.playable(trees, b, n, trees.node[b, n].first_edge + considered.edge):
-            score = temperature * considered.gumbel + considered.log_prior + scale * q[considered.edge]
-            key = (_visits(trees, b, rule, i) == visits, score)
-            if best < 0 or key > best_key:
+            score = temperature * considered.gumbel + considered.log_prior + factor * q[considered.edge]
+            due = _visits(trees, b, rule, i) == visits
+            if best < 0 or (due and not best_due) or (due == best_due and score > best_score):
                 best = i
-                best_key = key
+                best_due = due
+                best_score = score
     return best
 
 
@@ -286,11 +297,12 @@ def _policy(trees, slots, rule):
         n = np.int64(0)
         if trees.node[b, n].edge_count == 0:
             continue
-        policy = improved.completed(trees, b, n)
+        policy = np.empty(trees.node[b, n].edge_count, np.float32)
         if _is_wide(trees, b, rule):
             policy[:] = root.counted(trees, b)
         else:
-            improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
+            most = improved.completed(trees, b, n, policy)
+            improved.improve(trees, b, n, improved.scale(most, rule.c_visit, rule.c_scale), policy)
             highest = policy.max()
             for k in range(len(policy)):
                 policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
@@ -311,9 +323,10 @@ def _value(trees, slots, rule):
         elif _is_wide(trees, b, rule):
             values[i] = node.value_sum / node.visits
         elif node.edge_count > 0:
-            q = improved.completed(trees, b, n)
+            q = np.empty(node.edge_count, np.float32)
+            factor = improved.scale(improved.completed(trees, b, n, q), rule.c_visit, rule.c_scale)
             policy = q.copy()
-            improved.improve(trees, b, n, rule.c_visit, rule.c_scale, policy)
+            improved.improve(trees, b, n, factor, policy)
             for k in range(len(q)):
                 values[i] += policy[k] * q[k]
     return values

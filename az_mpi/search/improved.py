@@ -2,71 +2,73 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numba import njit
 
+from az_mpi.core.intrinsics import exp32
 from az_mpi.search import root, tree
 
 TINY = 1e-30  # the least prior, so that its logarithm is finite
 
 
 @njit(cache=True, nogil=True)
-def completed(trees: tree.Trees, b: int, n: int) -> np.ndarray:
-    """Return q(a) of each edge of node n for the player to move there, float64 [edges]: the result if it is known, the
-    mean if the edge was visited, else
+def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
+    """Write q(a) of each edge of node n, for the player to move there, into q, float32 [edges]: the result if it is
+    known, the mean if the edge was visited, else
 
         v_mix = (V + sum_b N(b) / sum_visited P(b) * sum_visited P(b) q(b)) / (1 + sum_b N(b)),
 
-    where V is the evaluator's value of the node (equation 33 of the paper)."""
+    where V is the evaluator's value of the node (equation 33 of the paper). Return max_b N(b)."""
     node = trees.node[b, n]
-    q = np.empty(node.edge_count)
     own = node.value_sum
     num = 0
+    most = 0
     priors = 0.0
     weighted = 0.0
     for k in range(node.edge_count):
         edge = trees.edge[b, node.first_edge + k]
         if edge.edge_visits > 0:
             known, value = tree.exact_edge(trees, b, n, node.first_edge + k)
-            q[k] = value if known else edge.edge_value_sum / edge.edge_visits
+            if not known:
+                value = edge.edge_value_sum / edge.edge_visits
+            q[k] = value
             prior = max(edge.edge_prior, TINY)
             own -= edge.edge_value_sum
             num += edge.edge_visits
+            most = max(most, edge.edge_visits)
             priors += prior
-            weighted += prior * q[k]
+            weighted += prior * value
     mixed = (own + num * weighted / priors) / (1 + num) if num > 0 else own
     for k in range(node.edge_count):
         if trees.edge[b, node.first_edge + k].edge_visits == 0:
             q[k] = mixed
-    return q
+    return most
 
 
 @njit(cache=True, nogil=True)
-def scale(trees: tree.Trees, b: int, n: int, c_visit: float, c_scale: float) -> float:
+def scale(most: int, c_visit: float, c_scale: float) -> float:
     """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2. Where actions are
-    compared, s q will do."""
-    node = trees.node[b, n]
-    most = 0
-    for e in range(node.first_edge, node.first_edge + node.edge_count):
-        most = max(most, trees.edge[b, e].edge_visits)
+    compared, s q will do. most: max_b N(b)."""
     return (c_visit + most) * c_scale / 2
 
 
 @njit(cache=True, nogil=True)
-def improve(trees: tree.Trees, b: int, n: int, c_visit: float, c_scale: float, q: np.ndarray) -> None:
-    """Replace q, float64 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1."""
-    first = trees.node[b, n].first_edge
-    factor = scale(trees, b, n, c_visit, c_scale)
-    highest = -np.inf
+def improve(trees: tree.Trees, b: int, n: int, factor: float, q: np.ndarray) -> None:
+    """Replace q, float32 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1.
+    factor: `scale`."""
+    node = trees.node[b, n]
+    highest = np.float32(-np.inf)
     total = 0.0
-    for k in range(len(q)):
-        if not root.playable(trees, b, n, first + k):
+    for k in range(node.edge_count):
+        if not root.playable(trees, b, n, node.first_edge + k):
             q[k] = -np.inf
         highest = max(highest, q[k])
-    for k in range(len(q)):
-        q[k] = max(trees.edge[b, first + k].edge_prior, TINY) * math.exp(factor * (q[k] - highest))
-        total += q[k]
-    for k in range(len(q)):
+    for k in range(node.edge_count):
+        if q[k] > -np.inf:
+            prior = max(trees.edge[b, node.first_edge + k].edge_prior, TINY)
+            q[k] = prior * exp32(np.float32(factor * (q[k] - highest)))
+            total += q[k]
+        else:
+            q[k] = 0.0
+    for k in range(node.edge_count):
         q[k] /= total

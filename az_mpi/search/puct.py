@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.core.own_modules import fitting
-from az_mpi.search import puct_rule, root, simulation, streams, tree, wins
+from az_mpi.search import batches, puct_rule, root, simulation, streams, tree, wins
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
@@ -48,6 +48,7 @@ class Search:
         self._rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
         self._noise = self._make_noise()
+        self._threads, self._batch = threads, None  # of `run`
         self._select, self._complete = (
             (simulation.select, simulation.complete)
             if threads == 1
@@ -82,7 +83,7 @@ class Search:
 
     def _look_for_wins(self, slots):
         if self.plays:
-            wins.prove_wins(self.trees, slots, self.game, self._wins)
+            wins.prove_wins(self.trees, slots, self.game, self._rule, self._wins)
 
     def _wins_first(self, slots, actions):
         """Return `actions`, one for each slot, but where an action wins at once that one."""
@@ -162,14 +163,23 @@ class Search:
 
     def _complete_with_room(self, kernel, *simulations):
         """Complete simulations by a kernel of simulation.py, in trees that have room for their edges."""
-        if needed := kernel(self.trees, *simulations, self._noise):  # no room: nothing was changed
+        if needed := kernel(self.trees, *simulations, self._rule, self._noise):  # no room: nothing was changed
             self.trees = tree.widened(self.trees, needed)
-            kernel(self.trees, *simulations, self._noise)
+            kernel(self.trees, *simulations, self._rule, self._noise)
 
     def run(self, slots: np.ndarray) -> None:
         """Simulate until every slot's search is complete."""
-        while len(slots := slots[~self.done(slots)]):
-            self.step(slots)
+        if self._batch is None:
+            self._batch = batches.make(self, len(self.target), self._threads)
+        if self.plays:  # `begin` looks for wins at new roots
+            self.step(slots[(self.trees.node["edge_count"][slots, 0] == 0) & ~self.done(slots)])
+        while True:
+            self._batch.finish()
+            ready = self._batch.simulate(slots)
+            slots = np.setdiff1d(slots, ready)
+            if not len(slots):
+                return
+            self._batch.evaluate(slots)
 
     def done(self, slots: np.ndarray) -> np.ndarray:
         """Return which searches are complete, bool [n]: `target` simulations have gone through the root, including

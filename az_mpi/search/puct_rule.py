@@ -28,6 +28,8 @@ class Rule(NamedTuple):
     The kernels of a search take such a tuple. Its type selects, when they are compiled, what `simulation.choose_edge`
     and `simulation.prepare_root` do."""
 
+    begins_with_prior = True  # for `simulation.begins_with_prior`
+
     exploration: np.ndarray
     reduction: float
     forced: float

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.search import streams, tree
-from az_mpi.search.tree import NO_CHILD, WIN
+from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
 
 class Noise(NamedTuple):
@@ -34,6 +34,7 @@ def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
     kept = noise.kept
     fraction = noise.fraction
     noise.due[b] = False
+    trees.node[b, 0].choice = UNDECIDED
     first = trees.node[b, 0].first_edge
     count = trees.node[b, 0].edge_count
     for k in range(min(count, kept.shape[1])):

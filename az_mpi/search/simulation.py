@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
+from numba.extending import overload
 
 from az_mpi.search import root, tree
-from az_mpi.search.tree import NO_CHILD
+from az_mpi.search.tree import NO_CHILD, UNDECIDED
 
 # In place of an action, where a descent ended: at a new root, which is itself to be evaluated; at a known result.
 EVALUATE, KNOWN = -1, -2
@@ -29,20 +30,72 @@ def prepare_root(trees: tree.Trees, b: int, rule: tuple) -> None:
 
 
 def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
-    """Return the edge of node n, int64, to descend in the simulation under way. For compiled code: a search adds an
-    `overload` for the type of its rule."""
+    """Return the edge of node n, int64, that the next simulation that comes there descends. For compiled code: a search
+    adds an `overload` for the type of its rule.
+
+    Below the root it may depend on what is in the node, its edges and their children alone: it is called when one of
+    these changes, and its answer is kept in the node. That is much less work than at each visit."""
     raise NotImplementedError
 
 
+def begins_with_prior(rule: tuple) -> bool:
+    """Return whether `choose_edge` takes the edge with the largest prior, the first of equals, at each node below the
+    root of which no edge was visited. For compiled code: so says the attribute `begins_with_prior` of the rule's
+    class; without it a rule is asked at each node."""
+    raise NotImplementedError
+
+
+@overload(begins_with_prior)
+def _begins_with_prior(rule):
+    found = getattr(rule.instance_class, "begins_with_prior", False)
+    return lambda rule: found
+
+
 @njit(cache=True, nogil=True)
-def _descend(trees, b, rule, noise):
-    """Descend tree b. Return (node, action): action >= 0 asks for a new child of node, EVALUATE for the evaluation of
-    node, a root that is not expanded yet, KNOWN for a backup of the node's result."""
+def expand(trees: tree.Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray, rule: tuple) -> None:
+    """Give node n its edges, see `tree.expand`, and choose where the next simulation descends."""
+    tree.expand(trees, b, n, logits, legal)
+    if n > 0 and begins_with_prior(rule):
+        trees.node[b, n].choice = tree.likeliest(trees, b, n)
+
+
+@njit(cache=True, nogil=True)
+def backup(trees: tree.Trees, b: int, leaf: int, value: float, rule: tuple, proves: bool) -> None:
+    """Add `value`, for the player to move at `leaf`, to the leaf and to every edge and node on the path to it, and
+    choose where the next simulations descend. proves: the leaf is new and exact; nodes above it may be so, too."""
+    node = trees.node[b, leaf]
+    player = node.player
+    node.visits += 1
+    node.value_sum += value
+    n = np.int64(leaf)
+    for depth in range(trees.tree[b].path_length - 1, -1, -1):
+        n = np.int64(node.parent)
+        node = trees.node[b, n]
+        edge = trees.edge[b, trees.path[b, depth]]
+        signed = value if node.player == player else -value
+        edge.edge_visits += 1
+        edge.edge_value_sum += signed
+        node.visits += 1
+        node.value_sum += signed
+        if proves:
+            edge.edge_exact = True
+            proves = tree.prove(trees, b, n)
+        if n > 0 and not node.exact:
+            node.choice = choose_edge(trees, b, n, rule) - node.first_edge
+    trees.node[b, 0].choice = UNDECIDED  # what a root visits next may also depend on the search
+
+
+@njit(cache=True, nogil=True)
+def _descend(trees, b, rule, noise, kept):
+    """Descend tree b, by the choices that are kept in the nodes if `kept`. Return (node, action): action >= 0 asks for
+    a new child of node, EVALUATE for the evaluation of node, a root that is not expanded yet, KNOWN for a backup of the
+    node's result."""
     if noise.due[b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
         root.mix_noise(trees, b, noise)
     n, depth = np.int64(0), 0  # n as a variable: Numba would compile `best_edge` once more for the constant
     while trees.node[b, n].edge_count > 0 and not trees.node[b, n].exact:
-        e = choose_edge(trees, b, n, rule)
+        e = np.int64(trees.node[b, n].choice) if kept else np.int64(UNDECIDED)
+        e = choose_edge(trees, b, n, rule) if e == UNDECIDED else trees.node[b, n].first_edge + e
         trees.path[b, depth] = e
         depth += 1
         trees.tree[b].path_length = depth
@@ -58,9 +111,9 @@ def _descend(trees, b, rule, noise):
 def _select_one(trees, b, rule, noise):
     """Return what `_descend` does; but a known result is backed up, and node is NO_CHILD."""
     prepare_root(trees, b, rule)
-    n, action = _descend(trees, b, rule, noise)
+    n, action = _descend(trees, b, rule, noise, True)
     if action == KNOWN:
-        tree.backup(trees, b, n, trees.node[b, n].exact_value)
+        backup(trees, b, n, trees.node[b, n].exact_value, rule, False)
         return NO_CHILD, KNOWN
     return n, action
 
@@ -131,7 +184,7 @@ class Leaves(NamedTuple):
 
 # Inlined: a call would pass so many arrays that it takes a fifth longer.
 @njit(cache=True, nogil=True, forceinline=True)
-def _complete_one(trees, b, leaves, i, row, noise):
+def _complete_one(trees, b, leaves, i, row, rule, noise):
     """Add the leaf of simulation i to tree b, unless it is the root; expand it, unless the game is over there; back up
     its value. row: of the leaf in logits and legal."""
     leaf = leaves.nodes[i]
@@ -141,12 +194,10 @@ def _complete_one(trees, b, leaves, i, row, noise):
         leaf = tree.add_node(trees, b, leaf, leaves.states[i], leaves.player[i], ended, value)
         trees.edge[b, trees.path[b, trees.tree[b].path_length - 1]].edge_child = leaf
     if not ended:
-        tree.expand(trees, b, leaf, leaves.logits[row], leaves.legal[row])
+        expand(trees, b, leaf, leaves.logits[row], leaves.legal[row], rule)
         if noise.due[b] and leaf == 0:
             root.mix_noise(trees, b, noise)
-    tree.backup(trees, b, leaf, value)
-    if ended:
-        tree.prove(trees, b, leaf)
+    backup(trees, b, leaf, value, rule, ended)
 
 
 @njit(cache=True, nogil=True)
@@ -161,7 +212,7 @@ def _rows(ended):
 
 
 @njit(cache=True, nogil=True)
-def complete(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+def complete(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, rule: tuple, noise: root.Noise) -> int:
     """Complete the simulations that `select` returned, one in the tree of each slot, and return 0. If the trees lack
     room for edges, change nothing and return how many each needs."""
     needed = tree.edges_needed(trees, slots, leaves.ended, leaves.legal)
@@ -169,12 +220,12 @@ def complete(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.N
         return needed
     rows = _rows(leaves.ended)
     for i in range(len(slots)):
-        _complete_one(trees, slots[i], leaves, i, rows[i], noise)
+        _complete_one(trees, slots[i], leaves, i, rows[i], rule, noise)
     return 0
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def complete_parallel(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+def complete_parallel(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, rule: tuple, noise: root.Noise) -> int:
     """Do what `complete` does, in several threads. It is a function of its own for the reason that `select_parallel`
     gives."""
     needed = tree.edges_needed(trees, slots, leaves.ended, leaves.legal)
@@ -182,7 +233,7 @@ def complete_parallel(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, nois
         return needed
     rows = _rows(leaves.ended)
     for i in prange(len(slots)):
-        _complete_one(trees, slots[i], leaves, i, rows[i], noise)
+        _complete_one(trees, slots[i], leaves, i, rows[i], rule, noise)
     return 0
 
 
@@ -198,7 +249,7 @@ def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, nois
     """
     prepare_root(trees, b, rule)
     nodes, actions, paths, is_new = _descend_several(trees, b, leaves_max, rule, noise)
-    _back_up_known(trees, b, nodes, actions, paths, is_new)
+    _back_up_known(trees, b, nodes, actions, paths, is_new, rule)
     return _new_leaves(trees, b, nodes, actions, paths, is_new)
 
 
@@ -217,7 +268,7 @@ def _descend_several(trees, b, leaves_max, rule, noise):
     num = 0
     num_new = 0
     while num_new < leaves_max and num < most:
-        nodes[num], actions[num] = _descend(trees, b, rule, noise)
+        nodes[num], actions[num] = _descend(trees, b, rule, noise, False)
         paths[num, 0] = trees.tree[b].path_length
         paths[num, 1:] = trees.path[b]
         for i in range(num):
@@ -232,12 +283,12 @@ def _descend_several(trees, b, leaves_max, rule, noise):
 
 
 @njit(cache=True, nogil=True)
-def _back_up_known(trees, b, nodes, actions, paths, is_new):
+def _back_up_known(trees, b, nodes, actions, paths, is_new, rule):
     """Back up the known results that descents found."""
     for i in range(len(nodes)):
         if is_new[i] and actions[i] == KNOWN:
             _restore(trees, b, paths[i])
-            tree.backup(trees, b, nodes[i], trees.node[b, nodes[i]].exact_value)
+            backup(trees, b, nodes[i], trees.node[b, nodes[i]].exact_value, rule, False)
 
 
 @njit(cache=True, nogil=True)
@@ -293,7 +344,9 @@ def _restore(trees, b, path):
 
 
 @njit(cache=True, nogil=True)
-def complete_several(trees: tree.Trees, b: int, paths: np.ndarray, leaves: Leaves, noise: root.Noise) -> int:
+def complete_several(
+    trees: tree.Trees, b: int, paths: np.ndarray, leaves: Leaves, rule: tuple, noise: root.Noise
+) -> int:
     """Complete the simulations that `select_several` returned with these paths, as `complete` does."""
     needed = trees.tree[b].edges_used
     for i in range(leaves.legal.shape[0]):
@@ -304,5 +357,5 @@ def complete_several(trees: tree.Trees, b: int, paths: np.ndarray, leaves: Leave
     rows = _rows(leaves.ended)
     for i in range(len(paths)):
         _restore(trees, b, paths[i])
-        _complete_one(trees, b, leaves, i, rows[i], noise)
+        _complete_one(trees, b, leaves, i, rows[i], rule, noise)
     return 0

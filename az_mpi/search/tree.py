@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Game
 
 NO_CHILD = -1
+UNDECIDED = -1
+# Stages of a simulation: none is under way; its leaf is to be looked up; its leaf waits for an evaluation.
+IDLE, LEAF, WAITS = 0, 1, 2
 WIN = 1.0  # no result is better for the player to move
 
 # Fields that are read together lie together: a node in half a cache line, a node's edges in a row.
@@ -31,8 +34,9 @@ NODE = np.dtype(
         ("visits", np.int32),  # N(s): simulations that ended at or passed through the node
         ("parent", np.int32),
         ("first_edge", np.int32),
-        ("edge_count", np.int32),  # 0 until expanded
         ("exact_value", np.float32),  # if `exact`: the result for the player to move here
+        ("edge_count", np.int16),  # 0 until expanded
+        ("choice", np.int16),  # which of its edges the next simulation descends, or UNDECIDED
         ("player", np.int8),  # to move
         ("ended", np.bool_),  # the game is over here
         ("exact", np.bool_),
@@ -58,6 +62,12 @@ TREE = np.dtype(
         ("edges_used", np.int32),
         ("path_length", np.int32),  # of the simulation under way
         ("root_ply", np.int32),  # moves from the start of the game to the root
+        # Of the compiled loop (loop.py), whose simulations end in another call than they begin in:
+        ("leaf", np.int32),  # node that the simulation has reached
+        ("row", np.int32),  # of its evaluation in the batch; -1: it is in none yet
+        ("symmetry", np.int16),  # that its position is evaluated in
+        ("stage", np.int8),  # IDLE, LEAF or WAITS
+        ("stores", np.bool_),  # whether this tree puts the evaluation into the cache
     ],
     align=True,
 )
@@ -136,6 +146,7 @@ def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, 
     node.parent = parent
     node.first_edge = 0
     node.edge_count = 0
+    node.choice = UNDECIDED
     node.exact_value = value
     node.player = player
     node.ended = ended
@@ -151,6 +162,7 @@ def reset(
     for i in range(len(slots)):
         trees.tree[slots[i]].nodes_used = 0
         trees.tree[slots[i]].edges_used = 0
+        trees.tree[slots[i]].stage = IDLE
         # As a variable: Numba would compile `add_node` once more for the constant.
         parent = np.int64(NO_CHILD)
         add_node(trees, slots[i], parent, states[i], players[i], ended[i], values[i])
@@ -159,7 +171,7 @@ def reset(
 @njit(cache=True, nogil=True)
 def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) -> None:
     """Give node n one edge for each legal action; priors are the softmax of the legal logits. logits, legal: [A]."""
-    highest = -np.inf
+    highest = np.float32(-np.inf)
     for a in range(len(legal)):
         if legal[a]:
             highest = max(highest, logits[a])
@@ -186,22 +198,14 @@ def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) 
 
 
 @njit(cache=True, nogil=True)
-def backup(trees: Trees, b: int, leaf: int, value: float) -> None:
-    """Add `value`, for the player to move at `leaf`, to the leaf and to every edge and node on the path to it."""
-    n = leaf
-    node = trees.node[b, leaf]
-    player = node.player
-    node.visits += 1
-    node.value_sum += value
-    for depth in range(trees.tree[b].path_length - 1, -1, -1):
-        n = node.parent
-        node = trees.node[b, n]
-        edge = trees.edge[b, trees.path[b, depth]]
-        signed = value if node.player == player else -value
-        edge.edge_visits += 1
-        edge.edge_value_sum += signed
-        node.visits += 1
-        node.value_sum += signed
+def likeliest(trees: Trees, b: int, n: int) -> int:
+    """Return which edge of node n has the largest prior, the first of equals: counted from the node's first edge."""
+    first = trees.node[b, n].first_edge
+    best = np.int64(0)
+    for k in range(1, trees.node[b, n].edge_count):
+        if trees.edge[b, first + k].edge_prior > trees.edge[b, first + best].edge_prior:
+            best = np.int64(k)
+    return best
 
 
 @njit(cache=True, nogil=True)
@@ -218,25 +222,22 @@ def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
 
 
 @njit(cache=True, nogil=True)
-def prove(trees: Trees, b: int, leaf: int) -> None:
-    """After a simulation that ended at an exact new leaf, mark the nodes above it that this makes exact."""
-    n = leaf
-    for depth in range(trees.tree[b].path_length - 1, -1, -1):
-        trees.edge[b, trees.path[b, depth]].edge_exact = True
-        n = trees.node[b, n].parent
-        first = trees.node[b, n].first_edge
-        best = -np.inf
-        unknown = False
-        for e in range(first, first + trees.node[b, n].edge_count):
-            known, value = exact_edge(trees, b, np.int64(n), e)
-            if known:
-                best = max(best, value)
-            else:
-                unknown = True
-        if unknown and best < WIN:
-            return
-        trees.node[b, n].exact = True
-        trees.node[b, n].exact_value = best
+def prove(trees: Trees, b: int, n: int) -> bool:
+    """Mark node n as exact if its edges show its result; return whether they do."""
+    node = trees.node[b, n]
+    best = -np.inf
+    unknown = False
+    for e in range(node.first_edge, node.first_edge + node.edge_count):
+        known, value = exact_edge(trees, b, n, e)
+        if known:
+            best = max(best, value)
+        else:
+            unknown = True
+    if unknown and best < WIN:
+        return False
+    node.exact = True
+    node.exact_value = best
+    return True
 
 
 @njit(cache=True, nogil=True)
@@ -282,5 +283,6 @@ def reroot(trees: Trees, b: int, root: int) -> None:
         trees.node[b, to].parent = NO_CHILD if n == root else moved[parent]
         trees.node[b, to].first_edge = edges
         edges += count
+    trees.node[b, 0].choice = UNDECIDED  # roots are searched otherwise than nodes below
     trees.tree[b].nodes_used = kept
     trees.tree[b].edges_used = edges

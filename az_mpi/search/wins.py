@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from az_mpi.search import tree
+from az_mpi.search import simulation, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
 if TYPE_CHECKING:
@@ -17,11 +17,11 @@ NO_WIN = -1  # in place of an action
 STATES_AT_ONCE = 8192  # that the rules are asked for: bounds the memory
 
 
-def prove_wins(trees: tree.Trees, slots: np.ndarray, game: Game, wins: np.ndarray) -> None:
+def prove_wins(trees: tree.Trees, slots: np.ndarray, game: Game, rule: tuple, wins: np.ndarray) -> None:
     """Play each legal action of the roots that are expanded by the rules, and prove for each root the one that wins at
     once; of several the one with the largest prior.
 
-    slots: int64 [n]. wins: int64 [B]; gets these actions, or NO_WIN."""
+    slots: int64 [n]. rule: see `simulation.choose_edge`. wins: int64 [B]; gets these actions, or NO_WIN."""
     wins[slots] = NO_WIN
     at_once = max(STATES_AT_ONCE // game.num_actions, 1)
     for k in range(0, len(slots), at_once):
@@ -31,7 +31,7 @@ def prove_wins(trees: tree.Trees, slots: np.ndarray, game: Game, wins: np.ndarra
             ended, value = game.terminal(states)
             player = game.to_play(states)
             won = ended & (np.where(player == trees.player[rows, 0], value, -value) >= WIN)
-            _add_wins(trees, rows[won], edges[won], states[won], player[won], value[won], wins)
+            _add_wins(trees, rows[won], edges[won], states[won], player[won], value[won], rule, wins)
 
 
 @njit(cache=True, nogil=True)
@@ -60,6 +60,7 @@ def _add_wins(
     states: np.ndarray,
     player: np.ndarray,
     value: np.ndarray,
+    rule: tuple,
     actions: np.ndarray,
 ) -> None:
     """Write into actions, int64 [B], for each tree the one of these edges that has the largest prior, and give it a
@@ -81,5 +82,4 @@ def _add_wins(
             edge.edge_child = tree.add_node(trees, b, np.int64(0), states[best], player[best], True, value[best])
             trees.path[b, 0] = edges[best]
             trees.tree[b].path_length = 1
-            tree.backup(trees, b, edge.edge_child, value[best])
-            tree.prove(trees, b, edge.edge_child)
+            simulation.backup(trees, b, edge.edge_child, value[best], rule, True)

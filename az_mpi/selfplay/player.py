@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_mpi.search import make_search, streams
+from az_mpi.search import batches, make_search, streams
 from az_mpi.selfplay import starts
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
 
@@ -51,8 +51,8 @@ class Player:
         num_games = config.selfplay.parallel_games or games_at_once(config.selfplay.num_games, num_groups, num_ranks)
         self.search = make_search(game, evaluate, config.search, num_games, noise=True, threads=threads)
         num_groups = min(num_groups, num_games)
-        self._groups = deque(np.arange(first, num_games, num_groups) for first in range(num_groups))
-        self._under_way = deque()  # (slots, function that completes their simulation), oldest first
+        groups = [np.arange(first, num_games, num_groups) for first in range(num_groups)]
+        self._groups = deque((slots, batches.make(self.search, len(slots), threads)) for slots in groups)
         cap = config.selfplay.max_plies
         self.max_plies = min(cap, game.max_plies) if cap else game.max_plies
         moves = (num_games, self.max_plies)
@@ -73,7 +73,6 @@ class Player:
         self.finished: list[Record] = []  # not taken yet
         self.num_finished = 0
         self._ended, self._allowed = deque(), math.inf  # (slot, record) of games that ended and wait, see `allow`
-        self.num_simulations = 0
         self.begun: dict[int, int] = {}  # {the newest iteration: games begun in it}, kept by `quota`
 
     def free(self) -> np.ndarray:
@@ -85,7 +84,12 @@ class Player:
     @property
     def batch_max(self) -> int:
         """How many positions the evaluator is asked for at once, at most."""
-        return len(self._groups[0])
+        return len(self._groups[0][0])
+
+    @property
+    def num_simulations(self) -> int:
+        """How many simulations were begun."""
+        return sum(batch.num_simulations for _, batch in self._groups)
 
     @property
     def num_unfinished(self) -> int:
@@ -119,30 +123,26 @@ class Player:
             self.plays_on[slots] = drawn < self.config.selfplay.resign_play_on
 
     def step(self) -> None:
-        """Start one simulation in every live game of a group, and complete those of the group that has waited longest:
-        play the moves that are decided then, and collect the games that end."""
-        group = self._groups[0]
+        """Continue the games of the group that has waited longest: complete its simulations, play the moves that are
+        decided then, collect the games that end, and begin the next evaluations."""
         self._groups.rotate(-1)
-        slots = group[self.live[group]]
-        if len(slots):
-            self._under_way.append((slots, self.search.begin(slots)))
-            self.num_simulations += len(slots)
-        if len(self._under_way) == len(self._groups) or not len(slots):
-            self._complete_oldest()
+        slots, batch = self._groups[-1]
+        batch.finish()
+        self._simulate(batch, slots[self.live[slots]])
+        batch.evaluate(slots[self.live[slots]])
+
+    def _simulate(self, batch, slots, descends=True):
+        while len(ready := batch.simulate(slots, descends)):
+            self._move(ready)
+            slots = ready[self.live[ready]]
 
     def pause(self) -> None:
         """Complete the simulations under way; after that the weights may change."""
-        while self._under_way:
-            self._complete_oldest()
-        self._groups = deque(sorted(self._groups, key=lambda slots: slots[0]))  # as a new player would begin
-
-    def _complete_oldest(self):
-        if self._under_way:
-            slots, complete = self._under_way.popleft()
-            complete()
-            ready = slots[self.search.done(slots)]
-            if len(ready):
-                self._move(ready)
+        self._groups = deque(sorted(self._groups, key=lambda group: group[0][0]))  # as a new player would begin
+        for slots, batch in self._groups:
+            if batch.under_way:
+                batch.finish()
+                self._simulate(batch, slots[self.live[slots]], descends=False)
 
     def take(self) -> Record:
         """Return the games finished since the last call as one record, in the order of their ids."""

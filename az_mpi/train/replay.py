@@ -201,7 +201,7 @@ class Replay:
         for name in (name for name, head in self._heads.items() if head.target_dtype is not None):
             batch[name] = target = rows.array[name][places]
             if self._heads[name].is_board:
-                batch[name] = turn_cells(self.game, target[:, None], symmetry)[:, 0]
+                batch[name] = turn_cells(target[:, None], self.game.symmetry_cells, symmetry)[:, 0]
             elif self._heads[name].is_action:
                 batch[name] = np.where(target < 0, target, self._lands[symmetry, target]).astype(target.dtype)
         return batch
@@ -209,7 +209,9 @@ class Replay:
 
 def turn(game: Game, planes: np.ndarray, policy: np.ndarray, symmetry: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return planes [n, C, H, W] and policy [n, A], position i turned by the game's symmetry number symmetry[i]."""
-    return turn_cells(game, planes, symmetry), permute(policy[:, None, :], game.symmetry_actions, symmetry)[:, 0]
+    return turn_cells(planes, game.symmetry_cells, symmetry), permute(
+        policy[:, None, :], game.symmetry_actions, symmetry
+    )[:, 0]
 
 
 @njit(cache=True, nogil=True)

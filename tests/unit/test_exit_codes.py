@@ -34,6 +34,7 @@ def test_the_batch_scripts_use_the_same_resumable_code():
         ),
         ((ROOT / "docs/trouble.md").read_text().partition("## Exit codes")[2].partition("\n## ")[0], OF_RUN_DIST),
     ],
+    ids=["run_dist.py", "verify", "docs/trouble.md"],
 )
 def test_help_and_pages_list_all_exit_codes(text, codes):
     assert {int(code) for code in re.findall(r"^(?:\| |  )(\d+)\b(?! \+)", text, re.MULTILINE)} == codes

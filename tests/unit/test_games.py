@@ -205,6 +205,12 @@ def test_the_name_of_a_game_makes_it_again():
     assert [games.make(name).name for name in names] == names and {"connect4", "tictactoe"} <= set(names)
 
 
+def test_built_in_games_of_one_name_have_the_same_rules():
+    """A class whose base gives it a name would read the other game's networks and files."""
+    made = [games.make(name) for name in games.NAMES]
+    assert len({(game.name, type(game)) for game in made}) == len({game.name for game in made}) < len(made)
+
+
 def test_unknown_name_is_refused_with_those_there_are():
     with pytest.raises(Refusal, match='allowed: "connect4" or .*"tictactoe"'):
         games.make("chess")

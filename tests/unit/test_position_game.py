@@ -126,6 +126,21 @@ def test_rules_that_numba_cannot_compile_are_refused_with_the_line_and_work_as_p
     assert game.to_play(game.initial(2)).tolist() == [0, 0]
 
 
+def test_rules_that_return_what_they_must_not_are_refused():
+    class Both(Race):
+        def apply(self, state, action):
+            return state[action]
+
+    class One(Race):
+        def result(self, state):
+            return self.has_arrived(state, player=1 - state[2])
+
+    with pytest.raises(OwnCodeError, match="apply returns int32; it must return nothing"):
+        Both().to_play(Both().initial(1))
+    with pytest.raises(OwnCodeError, match="result returns bool; it must return .whether the game is over, its value"):
+        One().to_play(One().initial(1))
+
+
 @pytest.mark.parametrize("game", [Race(), Slow(), DOMINEERING])
 def test_the_check_accepts_rules_for_one_position(game):
     assert games.check(games.make(game) if isinstance(game, str) else guarded(game), 16) == []

@@ -4,11 +4,12 @@ import copy
 
 import numpy as np
 import pytest
-from helpers import Hashed, Ways, check_tree, tree_as_dict, visits_of
+from helpers import Hashed, Ways, check_tree, searching, tree_as_dict, visits_of
 
 from az_mpi import games
 from az_mpi.config import schema as models
-from az_mpi.search import tree
+from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.search import simulation, tree
 from az_mpi.search.puct import Search
 from az_mpi.search.tree import NO_CHILD
 
@@ -66,7 +67,8 @@ def chain(players, value):
         trees.path[0, depth] = edge
         trees.edge_child[0, edge] = tree.add_node(trees, 0, depth, NONE, player, False, 0.0)
     trees.path_length[0] = len(players) - 1
-    tree.backup(trees, 0, len(players) - 1, value)
+    rule = searching(game, UniformEvaluator(game), game.initial(1))[0]._rule
+    simulation.backup(trees, 0, len(players) - 1, value, rule, False)
     return trees
 
 

@@ -39,6 +39,11 @@ class Engine:
         """Use the weights of `network`, which may be on another device."""
         raise NotImplementedError
 
+    def room(self, num: int) -> np.ndarray | None:
+        """Return the array, [num, C, H, W], from which the next `begin` reads planes without a copy: it is to be filled
+        and given to it. None: the engine has no such array."""
+        return None
+
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
         """Return the network's outputs, {name: float32 [B, …]}, for planes [B, C, H, W], of the game's planes_dtype."""
         return self.begin(planes)()

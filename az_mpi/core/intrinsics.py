@@ -1,0 +1,76 @@
+"""What Numba lacks: calls by address, prefetching, small arrays on the stack, and a fast exponential."""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+STACK_FLOATS = 512  # of `floats_on_stack`
+_POWERS = (2.0 ** np.arange(-127, 1)).astype(np.float32)
+_LOG2_E = np.float32(1.44269504)
+_LN_2, _LN_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)  # in two parts: i times the first is exact
+
+
+@intrinsic
+def call1(typingctx: Any, address: Any, a: Any) -> Any:
+    """Call the function at an address with a number of 64 bits, and return the one that it returns."""
+    return types.int64(types.int64, types.int64), _call
+
+
+@intrinsic
+def call2(typingctx: Any, address: Any, a: Any, b: Any) -> Any:
+    """Call the function at an address with two numbers of 64 bits, and return the one that it returns."""
+    return types.int64(types.int64, types.int64, types.int64), _call
+
+
+def _call(context, builder, signature, given):
+    word = ir.IntType(64)
+    function = ir.FunctionType(word, [word] * (len(given) - 1)).as_pointer()
+    return builder.call(builder.inttoptr(given[0], function), given[1:])
+
+
+@intrinsic
+def prefetch(typingctx: Any, address: Any) -> Any:
+    """Ask the processor to bring the cache line at an address, which need not be valid, near; wait for nothing."""
+
+    def codegen(context, builder, signature, given):
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(function, [builder.inttoptr(given[0], byte), number(0), number(3), number(1)])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
+@intrinsic
+def floats_on_stack(typingctx: Any) -> Any:
+    """Return a pointer to STACK_FLOATS numbers of float32 that live as long as the call of the function that asks; for
+    `numba.carray`. An array that is made by NumPy would be allocated and freed in each call."""
+
+    def codegen(context, builder, signature, given):
+        room = cgutils.alloca_once(builder, ir.ArrayType(ir.FloatType(), STACK_FLOATS))
+        return builder.bitcast(room, context.get_value_type(types.CPointer(types.float32)))
+
+    return types.CPointer(types.float32)(), codegen
+
+
+@njit(cache=True, nogil=True, inline="always")
+def exp32(x: np.float32) -> np.float32:
+    """Return e^x for x <= 0 in float32, with a relative error below 3e-7; 2^-127 or less counts as that, or 0.
+
+    x = i log 2 + f: a table of the powers of two, and the Taylor polynomial of degree 6 for |f| <= log(2) / 2."""
+    x = max(np.float32(x), np.float32(-87.0))
+    i = np.int32(x * _LOG2_E - np.float32(0.5))
+    f = x - np.float32(i) * _LN_2 - np.float32(i) * _LN_2_REST
+    p = np.float32(1 / 720)
+    p = p * f + np.float32(1 / 120)
+    p = p * f + np.float32(1 / 24)
+    p = p * f + np.float32(1 / 6)
+    p = p * f + np.float32(0.5)
+    p = p * f + np.float32(1)
+    p = p * f + np.float32(1)
+    return p * _POWERS[i + np.int32(127)]

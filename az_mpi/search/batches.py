@@ -1,0 +1,146 @@
+"""Batches of simulations: what self-play and matches drive, whichever way a game is written.
+
+A batch belongs to some trees of a search. Its steps follow each other in a circle: `finish` waits for the evaluations
+that were begun, `simulate` uses them and returns the trees whose search is complete, and `evaluate` begins the next
+evaluations. In between moves may be played, and trees may be reset, unless they wait for an evaluation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+
+from az_mpi.core.own_modules import fitting
+from az_mpi.core.problems import OwnCodeError
+from az_mpi.search import loop, tree
+
+if TYPE_CHECKING:
+    from az_mpi.games.base import Game
+    from az_mpi.search.puct import Search
+
+
+def make(search: Search, size: int, threads: int) -> Batch:
+    """Return a batch for up to `size` trees of a search: in the compiled loop, if the game's rules are compiled."""
+    if search.game.entries is None:
+        return Batch(search)
+    return CompiledBatch(search, size, threads)
+
+
+class Batch:
+    """One simulation in each tree, of games whose rules take batches. num_simulations: that were begun."""
+
+    def __init__(self, search: Search):
+        self._search = search
+        self._complete: Callable[[], None] | None = None
+        self.num_simulations = 0
+
+    @property
+    def under_way(self) -> bool:
+        """Whether evaluations were begun and not finished."""
+        return self._complete is not None
+
+    def finish(self) -> None:
+        """Wait for the evaluations that were begun, if any were."""
+        if self._complete:
+            self._complete()
+            self._complete = None
+
+    def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
+        """Run simulations in these trees, int64 [n], as far as that needs no evaluation; return those whose search is
+        complete. descends: also begin simulations."""
+        return slots[self._search.done(slots)]
+
+    def evaluate(self, slots: np.ndarray) -> None:
+        """Begin what these trees, int64 [n], need to be evaluated. Their search is not complete."""
+        if len(slots):
+            self._complete = self._search.begin(slots)
+            self.num_simulations += len(slots)
+
+
+class CompiledBatch(Batch):
+    """Simulations in the compiled loop. threads: that run it."""
+
+    def __init__(self, search: Search, size: int, threads: int):
+        super().__init__(search)
+        game = search.game
+        self._threads = threads
+        self._simulate = loop.simulate if threads == 1 else loop.simulate_parallel
+        self._game = loop.Compiled(game.entries, np.ascontiguousarray(game.symmetry_actions), game.max_plies)
+        self._room = loop.scratch(len(search.target), game.num_actions, threads)
+        self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
+        self._states = np.empty((size, game.state_size), game.state_dtype)
+        self._symmetry = np.empty(size, np.int64)
+        self._evaluation: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
+        self._evaluated = loop.Evaluated(np.empty((0, game.num_actions), np.float32), np.empty(0, np.float32))
+        self._num_evaluations = 0
+
+    @property
+    def under_way(self) -> bool:
+        return self._evaluation is not None
+
+    def finish(self) -> None:
+        if self._evaluation:
+            search = self._search
+            shape = self._num_evaluations, search.game.num_actions
+            found = fitting(self._evaluation(), shape, search.evaluate)
+            self._evaluated = loop.Evaluated(*(np.ascontiguousarray(part, np.float32) for part in found))
+            self._evaluation = None
+
+    def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
+        search = self._search
+        known = search.evaluate.known(self._threads)
+        while True:
+            self._simulate(
+                _in_bytes(search.trees),
+                slots,
+                search.target,
+                search._rule,
+                search._noise,
+                self._game,
+                known,
+                self._evaluated,
+                descends,
+                self._room,
+            )
+            told = self._room.told
+            self.num_simulations += int(told[:, loop.SIMULATIONS].sum())
+            search.evaluate.count(int(told[:, loop.POSITIONS].sum()), 0)
+            if broken := told[:, loop.BROKEN].max():
+                _report(search.game, search.trees, broken - 1)
+            needed = told[:, loop.NEEDED].max()
+            if not needed:
+                return loop.completed(search.trees, slots, search.target)
+            search.trees = tree.widened(search.trees, needed)
+
+    def evaluate(self, slots: np.ndarray) -> None:
+        search = self._search
+        cached = len(search.evaluate.known(self._threads).table.keys) > 0
+        rows = self._rows if cached else self._rows[:0]
+        states = self._states.view(np.uint8)
+        num = loop.wanted(_in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
+        if num:
+            self._num_evaluations = num
+            search.evaluate.count(0, num)
+            self._evaluation = search.evaluate.begin_turned(self._states[:num], self._symmetry[:num])
+
+
+def _in_bytes(trees: tree.Trees) -> tree.Trees:
+    """Return the same trees with states as bytes, so that the loop is compiled once for the states of all games."""
+    return trees._replace(state=trees.state.view(np.uint8))
+
+
+def _report(game: Game, trees: tree.Trees, b: int) -> NoReturn:
+    """Raise what the rules raise, or are found to do wrong, for a position of tree b or one after it."""
+    states = trees.state[b, : trees.tree[b]["nodes_used"]]
+    for state in states[trees.node[b, : len(states)]["edge_count"] > 0]:
+        actions = np.flatnonzero(game.legal(state[None])[0])
+        after = game.play(np.repeat(state[None], len(actions), axis=0), actions)
+        live = after[~game.terminal(after)[0]]
+        game.to_play(after), game.legal(live), game.planes(live), game.canonical_key(live)
+    game.legal(states[~trees.node[b, : len(states)]["ended"]])
+    raise OwnCodeError(
+        f"the game {game.name}: its compiled rules fail, or return what they must not, after a position where they do "
+        "not do so alone\n  `compiled = False` in its class runs them as Python; docs/games.md says what they return"
+    )
