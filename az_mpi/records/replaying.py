@@ -32,7 +32,10 @@ class MoveWords:
         """Return the legal actions of states, [n, S], that words name, int64 [n]; -1 where there is none. A word "#12"
         is action 12."""
         if self._fast is not None and not words[0].startswith("#"):
-            return np.asarray(self._fast(states, words), np.int64)
+            actions = np.asarray(self._fast(states, words), np.int64)
+            for i in np.flatnonzero(actions < 0):
+                actions[i] = self._by_rules(states[i], words[i])
+            return actions
         legal = self.game.legal(states)
         return np.array([self._find(*row) for row in zip(states, legal, words)], np.int64)
 
@@ -47,12 +50,15 @@ class MoveWords:
                 return action
         named = [action for action in np.flatnonzero(legal).tolist() if self._text(state, action) == plain]
         if not named:
-            try:
-                return self.game.text_to_action(state, word)
-            except ValueError:
-                return -1
+            return self._by_rules(state, word)
         known.append(named[0])
         return named[0]
+
+    def _by_rules(self, state, word):
+        try:
+            return self.game.text_to_action(state, word)
+        except ValueError:
+            return -1
 
     def _text(self, state, action):
         text = self.game.action_to_text(state, action)

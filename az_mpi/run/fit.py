@@ -120,7 +120,7 @@ class _Fit:
     def train(self) -> None:
         """Train until the epochs or minutes are over."""
         before = self.done
-        samples = self.done * self.task.epochs * self.num_train  # that were trained on; of minutes, from 0
+        samples: float = self.done * self.task.epochs * self.num_train  # that were trained on; of minutes, from 0
         epoch = int(samples // self.num_train)
         while self.done < 1 and not self._is_over():
             end = (epoch + 1) * self.num_train
