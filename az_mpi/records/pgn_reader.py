@@ -1,5 +1,6 @@
 """Reads games from PGN: the moves of the main line, the result, and values in comments, such as [%eval 0.35]."""
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -72,7 +73,7 @@ def _moves(text, chess):
             pass
         elif first == "{":
             if match := _EVAL.search(token):
-                values[len(words)] = _value(match)
+                values[len(words)] = _value(match[1], match[2])
         elif token in _ENDINGS:
             ending = token
         elif word := _word(token, chess):
@@ -82,13 +83,15 @@ def _moves(text, chess):
     return words, values, ending, ""
 
 
-def _value(match):
-    number = float(match[2])
-    if match[1]:  # so many moves to mate
-        return -1.0 if match[2].startswith("-") else 1.0
+@functools.lru_cache(maxsize=2**14)
+def _value(mark, text):
+    number = float(text)
+    if mark:  # so many moves to mate
+        return -1.0 if text.startswith("-") else 1.0
     return value_of(number)
 
 
+@functools.lru_cache(maxsize=2**14)  # the same few thousand tokens make up most games
 def _word(token, chess):
     """Return the move in a token, "" if it is a number or a note."""
     if "." in token and token[0].isdigit():

@@ -76,6 +76,7 @@ class _Replay:
         self.game, self.written, self.words = game, written, words
         self.faults = [one.fault or ("" if one.words else "no moves") for one in written]
         self.totals = np.array([len(one.words) for one in written], np.int64)  # of moves, passes that are put in too
+        self.says_players = any(one.players for one in written)
         self.moves = [list(one.words) for one in written]
         self.outcome = np.zeros(len(written), np.float32)
         self._rows: list[tuple] = []  # (game numbers [n], states [n, S], actions [n], players [n]) of each ply
@@ -127,7 +128,7 @@ class _Replay:
         games, states, players = self._in_turn(games, states, players, ply)
         if not len(games):
             return games, states
-        actions = self.words.find(states, [self.moves[k][ply] for k in games])
+        actions = self.words.find(states, [self.moves[k][ply] for k in games.tolist()])
         for i in np.flatnonzero(actions < 0):
             k = games[i]
             self.faults[k] = f"illegal move: number {ply + 1}, {self.moves[k][ply][:SHOWN_MAX]}"
@@ -139,8 +140,10 @@ class _Replay:
     def _in_turn(self, games, states, players, ply):
         """Leave out games in which a player moves out of turn, where the file says who moves. A pass that a file leaves
         out since no other move is legal, as in Othello, is put in."""
+        if not self.says_players:
+            return games, states, players
         stays = np.ones(len(games), bool)
-        for i, k in enumerate(games):
+        for i, k in enumerate(games.tolist()):
             said = self.written[k].players
             passed = len(self.moves[k]) - len(self.written[k].words)
             if not said or said[ply - passed] == players[i]:
