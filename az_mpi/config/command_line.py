@@ -15,6 +15,7 @@ from az_mpi.core.problems import escape
 
 PROG = "python run_dist.py"
 MODES = ("train", "fit", "eval", "selfplay")
+HELD_OUT = 0.02
 TRAINING = ("train", "fit")  # modes that may begin a run, write its files and answer signals
 # Options for the keys that are changed most often; --set does the same for every key.
 SHORTCUTS = {
@@ -76,9 +77,9 @@ class Arguments(NamedTuple):
     sources: dict[str, str]
     without_checkpoint: bool = False
     allow_other_source: bool = False
-    epochs: float = 0.0
+    epochs: float = 1.0
     minutes: float = 0.0
-    held_out: float = 0.0
+    held_out: float = HELD_OUT
     begin_from: str = ""
 
 
@@ -105,7 +106,9 @@ class _Set(argparse.Action):
 def _parser():
     usage = f"[mpirun -n RANKS] {PROG} {{--config_file FILE | --logdir DIR}} [options]"
     parser = Parser(PROG, DESCRIPTION, EPILOG, usage=usage, add_help=False)
-    _add_run_options(parser.add_argument_group("what to run"))
+    group = parser.add_argument_group("what to run")
+    _add_run_options(group)
+    _add_other_sources(group)
     _add_key_options(
         parser.add_argument_group("configuration keys", 'VALUE is JSON (3, 0.1, true, ["best"]) or a word.')
     )
@@ -133,28 +136,6 @@ def _add_run_options(group):
         help="train (default) trains a run; fit trains it on the games that it has alone, such as imported ones; of "
         "an existing run, eval measures the newest network, and selfplay plays more games with it",
     )
-    group.add_argument(
-        "--epochs",
-        type=positive,
-        metavar="N",
-        help="with --mode fit: train on as many samples as N times the games' positions (default 1)",
-    )
-    group.add_argument("--minutes", type=positive, metavar="M", help="with --mode fit: train for M minutes instead")
-    group.add_argument(
-        "--held_out",
-        type=share,
-        default=0.02,
-        metavar="SHARE",
-        help="with --mode fit: the share of games that measure the network and are not trained on (default 0.02)",
-    )
-    group.add_argument(
-        "--from",
-        dest="begin_from",
-        default="",
-        metavar="NETWORK",
-        help="only for a new run: begin with the weights of a run, a checkpoint, a file of `export`, or zoo:NAME, also "
-        "of another board size or network; the start says what was taken",
-    )
     group.add_argument("--fresh", action="store_true", help="only begin a new run: refuse a --logdir that holds one")
     group.add_argument(
         "--without_checkpoint",
@@ -165,6 +146,32 @@ def _add_run_options(group):
         "--allow_other_source",
         action="store_true",
         help="continue although a file of your own (a game, an evaluator, ...) is not the one that made the run",
+    )
+
+
+def _add_other_sources(group):
+    """Add the options about games and weights that the run has not made itself."""
+    group.add_argument(
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help="with --mode fit: train on as many samples as N times the games' positions (default 1)",
+    )
+    group.add_argument("--minutes", type=positive, metavar="M", help="with --mode fit: train for M minutes instead")
+    group.add_argument(
+        "--held_out",
+        type=share,
+        default=HELD_OUT,
+        metavar="SHARE",
+        help=f"with --mode fit: share of the games that measure the network and are not trained on (default {HELD_OUT})",
+    )
+    group.add_argument(
+        "--from",
+        dest="begin_from",
+        default="",
+        metavar="NETWORK",
+        help="only for a new run: begin with the weights of a run, a checkpoint, a file of `export`, or zoo:NAME, also "
+        "of another board size or network; the start says what was taken",
     )
 
 

@@ -34,7 +34,7 @@ class MoveWords:
         if self._fast is not None and not words[0].startswith("#"):
             actions = np.asarray(self._fast(states, words), np.int64)
             for i in np.flatnonzero(actions < 0):
-                actions[i] = self._by_rules(states[i], words[i])
+                actions[i] = self._by_rules(states[i], words[int(i)])
             return actions
         legal = self.game.legal(states)
         return np.array([self._find(*row) for row in zip(states, legal, words)], np.int64)
@@ -119,7 +119,7 @@ class _Replay:
                 self.faults[games[i]] = (
                     f"longer than {self.game.max_plies} moves, the limit of this game"
                     if limit
-                    else f"goes on after move {ply}, where the rules end it"
+                    else f"continues after move {ply}, where the rules end it"
                 )
         stays = ~(over | ended)
         games, states, players = games[stays], states[stays], players[stays]

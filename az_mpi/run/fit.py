@@ -119,11 +119,11 @@ class _Fit:
 
     def train(self) -> None:
         """Train until the epochs or minutes are over."""
-        before = self.done
-        samples: float = self.done * self.task.epochs * self.num_train  # that were trained on; of minutes, from 0
+        before, self.begun = self.done, time.monotonic()
+        samples = float(self.done * self.task.epochs * self.num_train)  # that were trained on; of minutes, from 0
         epoch = int(samples // self.num_train)
         while self.done < 1 and not self._is_over():
-            end = (epoch + 1) * self.num_train
+            end = float((epoch + 1) * self.num_train)
             if not self.task.minutes:
                 end = min(end, self.task.epochs * self.num_train)
             trained = self._call(end - samples)

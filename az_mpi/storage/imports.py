@@ -12,7 +12,7 @@ RANK = -1  # of imported games, which no rank has played
 
 
 def entries(run: str | Path) -> list[dict[str, Any]]:
-    """Return what is told of each import, oldest first: "iteration", "num_games", "num_positions", "num_left_out" and
+    """Return what is known about each import, oldest first: "iteration", "num_games", "num_positions", "num_left_out" and
     "files", a list of {"name", "sha256", "num_games"}. Damaged ones are left out. Raises OSError."""
     folder, found = Path(run) / FOLDER, []
     for name in files.names(folder):

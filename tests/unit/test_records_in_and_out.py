@@ -129,7 +129,7 @@ def test_variations_and_notes_are_passed_over_and_evals_become_values():
         ("1. e4 1-0 e5", "moves after the result"),
         ('[Variant "Atomic"]\n\n1. e4 1-0', "another game: Atomic"),
         ("1. e4 e5 2. Bc4 Nc6 3. Qh5 Nf6 4. Qxf7# 0-1", "another result: -1, by the rules +1"),
-        ("1. e4 e5 2. Bc4 Nc6 3. Qh5 Nf6 4. Qxf7# Ke7 1-0", "goes on after move 7, where the rules end it"),
+        ("1. e4 e5 2. Bc4 Nc6 3. Qh5 Nf6 4. Qxf7# Ke7 1-0", "continues after move 7, where the rules end it"),
         ('[FEN "8/8/8/8/8/8/8/8 w - - 0 1"]\n\n1. e4 1-0', "begins at another position"),
         ("1. e4 -- 1-0", "illegal move: number 2, --"),
         ("1. " + "Nf3 Nf6 Ng1 Ng8 " * 1 + "e4 " * 400 + "1-0", "illegal move: number 6, e4"),
