@@ -163,7 +163,7 @@ def _add_other_sources(group):
         type=share,
         default=HELD_OUT,
         metavar="SHARE",
-        help=f"with --mode fit: share of the games that measure the network and are not trained on (default {HELD_OUT})",
+        help=f"with --mode fit: share of the games that measure the network, and do not train it (default {HELD_OUT})",
     )
     group.add_argument(
         "--from",

@@ -28,6 +28,8 @@ FORMATS = [
     ("mnk(m=7,n=6,k=4)", ".sgf"),
     ("breakthrough", ".pgn"),
     ("openspiel:chess(max_plies=60)", ".pgn"),
+    ("chess(max_plies=80)", ".pgn"),
+    ("chess(max_plies=80)", ".jsonl"),
 ]
 
 
@@ -258,3 +260,73 @@ def test_nothing_that_fits_and_wrong_options_end_with_status_2(tmp_path, capsys)
     run_folder.prepare(tmp_path / "run", make_config("connect4"), ["here"], fresh=False)
     status, told = importing(tmp_path, capsys, tmp_path / "a.pgn", "--game", "tictactoe")
     assert status == 2 and "is a run of connect4" in told
+
+
+@pytest.mark.parametrize("suffix", [".pgn", ".jsonl"])
+def test_a_game_that_begins_elsewhere_is_written_with_its_start(tmp_path, suffix):
+    """Here Black moves first: whose view a value has follows from the position."""
+    game = games.make("chess")
+    start = "4k3/8/8/8/8/8/3q4/K7 b - - 0 1"
+    moves, state = [], game.text_to_state(start)
+    for word in ("Kd7", "Kb1", "Kc6"):
+        moves.append(game.text_to_action(state, word))
+        state = game.play(state[None], np.array(moves[-1:]))[0]
+    thoughts = [Thought(value) for value in (0.8, -0.7, 0.9)]
+    write(tmp_path / f"x{suffix}", game, [GameRecord(moves, -1.0, ("x", "y"), "resigned", thoughts, start)])
+    record, faults = read_file(game, tmp_path / f"x{suffix}")
+    assert faults == [""] and record.positions["action"].tolist() == moves
+    assert record.positions["value"].tolist() == [1, -1, 1] and record.games["outcome"].tolist() == [-1]
+    assert record.positions["root_value"].tolist() == pytest.approx([0.8, -0.7, 0.9], abs=0.002)
+    assert game.state_to_text(record.positions["state"][0]) == start
+
+
+@pytest.mark.parametrize("name, suffix", [("othello(size=6)", ".sgf"), ("chess", ".pgn"), ("connect4", ".jsonl")])
+def test_no_damage_to_a_file_ends_the_import(tmp_path, name, suffix):
+    """Whatever a file holds, each game comes in or has a reason, and what comes in was played by the rules."""
+    game, rng = games.make(name), np.random.default_rng(4)
+    write(tmp_path / f"a{suffix}", game, random_records(game, 2, seed=7))
+    content = bytearray((tmp_path / f"a{suffix}").read_bytes())
+    for _ in range(120):
+        damaged = bytearray(content)
+        for _ in range(rng.integers(1, 6)):
+            at = int(rng.integers(len(damaged)))
+            kind = rng.integers(4)
+            if kind == 0:
+                damaged[at] = int(rng.integers(1, 256))
+            elif kind == 1:
+                del damaged[at : at + int(rng.integers(1, 50))]
+            elif kind == 2:
+                damaged[at:at] = bytes(rng.choice(list(b'[]{}()"\\;\n\r\t #*-01'), 3).tolist())
+            else:
+                damaged[at:at] = damaged[:at][-40:]
+        (tmp_path / f"b{suffix}").write_bytes(damaged)
+        record, faults = read_file(game, tmp_path / f"b{suffix}", 500)
+        assert len(record.games) == faults.count("")
+        assert game.legal(record.positions["state"])[np.arange(len(record.positions)), record.positions["action"]].all()
+        assert np.isfinite(record.positions["root_value"]).all() and (np.abs(record.positions["root_value"]) <= 1).all()
+
+
+def test_games_of_a_run_are_chosen_by_number_length_result_and_iteration(tmp_path, capsys):
+    game, run = games.make("tictactoe"), tmp_path / "run"
+    write(tmp_path / "a.jsonl", game, random_records(game, 30))
+    assert importing(tmp_path, capsys, tmp_path / "a.jsonl", "--game", "tictactoe")[0] == 0
+    run_folder.prepare(run, make_config("tictactoe"), ["here"], fresh=False)
+    before = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+
+    def written(*words, status=0):
+        file = tmp_path / "out.jsonl"
+        file.unlink(missing_ok=True)
+        assert obey(["games", str(run), "--output", str(file), *words]) == status, capsys.readouterr().err
+        return [json.loads(line) for line in file.read_text().splitlines()] if not status else []
+
+    def moves(rows):
+        return [row["moves"] for row in rows]
+
+    assert moves(written()) == moves(before) and [row["number"] for row in written()] == list(range(1, 31))
+    assert moves(written("--last", "4")) == moves(before[-4:])
+    assert moves(written("--result", "1-0")) == moves([row for row in before if row["result"] == 1])
+    assert moves(written("--result", "1-0", "--last", "2")) == moves([row for row in before if row["result"] == 1][-2:])
+    longest = sorted((len(row["moves"]) for row in before), reverse=True)[:5]
+    assert sorted((len(row["moves"]) for row in written("--longest", "5")), reverse=True) == longest
+    assert len(written("--iteration", "0")) == 30 and written("--iteration", "3", status=2) == []
+    assert written("--output", str(tmp_path / "a.jsonl"), status=2) == [], "a file that is there stays"
