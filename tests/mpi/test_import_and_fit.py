@@ -1,12 +1,14 @@
 """Importing over ranks, training on the games alone, and what a run does next."""
 
 import json
+import signal
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import make_config
-from jobs import SMALL, columns
+from jobs import SMALL, SMOKE, columns
 
 from az_mpi import games
 from az_mpi.records.game_records import GameRecord, write
@@ -158,3 +160,21 @@ def test_a_new_run_begins_with_other_weights_on_all_ranks(run_dist, tmp_path):
     assert first.progress.iteration == 0
     assert np.array_equal(first.model["stem.weight"][:8], weights["stem.weight"])
     assert "is not used" in run_dist(2, tmp_path / "b", *words).stdout
+
+
+def test_a_fit_that_is_stopped_continues_where_it_was(imported, start_mpirun, run_dist):
+    run = imported(1, "run")
+    words = "--config_file", SMOKE, "--logdir", run, *SMALL, "--mode", "fit", "--minutes", 10
+    process = start_mpirun(2, "run_dist.py", *words)
+    due = time.monotonic() + 120
+    while not (run / "fit.json").exists() and process.poll() is None and time.monotonic() < due:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGUSR2)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 75 and "stopped after iteration 0" in output, output
+    stopped, told = newest(run), json.loads((run / "fit.json").read_text())
+    assert (stopped.iteration, stopped.phase) == (0, "train") and 0 < told["done"] < 1 and told["iteration"] == 0
+    run_dist(1, run, *SMALL, "--mode", "fit", "--minutes", 0.01)
+    found = newest(run)
+    assert (found.iteration, found.phase) == (1, "play") and found.step > stopped.step
+    assert not (run / "fit.json").exists()
