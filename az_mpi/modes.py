@@ -29,7 +29,7 @@ from az_mpi.run import beginning, evaluation_phase, exchange, kernels, resume, w
 from az_mpi.run import fit as fitting
 from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
-from az_mpi.storage import checkpoint, lock, run_folder, segment
+from az_mpi.storage import checkpoint, imports, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
 from az_mpi.telemetry.progress_bar import ProgressBar
 
@@ -64,6 +64,7 @@ def _start(arguments, config, world, requests, do):
     def take(setup, network, files):
         check_room(setup, network, folder)
         check_network(arguments, config, network)
+        imports.check_game(folder, setup.game.name)
         if origin:
             origin.check(config, setup.game, network)
         start, files.lock = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)

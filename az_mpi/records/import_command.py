@@ -71,10 +71,11 @@ def _import(world: "World", given: argparse.Namespace) -> int:
 
     def take():
         nonlocal held
-        from az_mpi.storage import run_folder
+        from az_mpi.storage import imports, run_folder
 
         say = functools.partial(print, file=sys.stderr, flush=True)
         run_folder.check_folders(given.logdir)
+        imports.check_game(given.logdir, game.name)
         with run_folder.usable(given.logdir):
             held = lock.Lock.take(given.logdir, ranks, "none (import)", lock.look(given.logdir, say), hang_s=60.0)
             folder = given.logdir / "games" / FOLDER
@@ -87,9 +88,8 @@ def _import(world: "World", given: argparse.Namespace) -> int:
     except Forbidden as error:
         raise Refusal(f"{PROG}: error: {error}") from error
     finally:
-        if world.is_root:
+        if held:  # else another job may be importing there
             shutil.rmtree(given.logdir / "games" / FOLDER, ignore_errors=True)
-        if held:
             held.release()
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core import files
+from az_mpi.core.problems import Refusal, escape
 
 FOLDER = "imports"
 START = 0xFFF  # in the ids of imported games, in place of the number of a start
@@ -12,8 +13,8 @@ RANK = -1  # of imported games, which no rank has played
 
 
 def entries(run: str | Path) -> list[dict[str, Any]]:
-    """Return what is known about each import, oldest first: "iteration", "num_games", "num_positions", "num_left_out" and
-    "files", a list of {"name", "sha256", "num_games"}. Damaged ones are left out. Raises OSError."""
+    """Return what is known about each import, oldest first: "iteration", "game", "num_games", "num_positions",
+    "num_left_out" and "files", a list of {"name", "sha256", "num_games"}. Damaged ones are left out. Raises OSError."""
     folder, found = Path(run) / FOLDER, []
     for name in files.names(folder):
         if name.endswith(".json") and name.removesuffix(".json").isdecimal():
@@ -24,6 +25,16 @@ def entries(run: str | Path) -> list[dict[str, Any]]:
                 continue
             found.append(entry)
     return found
+
+
+def check_game(run: str | Path, name: str) -> None:
+    """Raise Refusal if games of another game than the one with this name were imported. Raises OSError."""
+    others = [entry["game"] for entry in entries(run) if entry.get("num_games") and entry.get("game") != name]
+    if others:
+        raise Refusal(
+            f"{run}: imported games are of {escape(str(others[0]))}, not of {escape(name)}\n"
+            "  give the game and its arguments as they were, or another --logdir"
+        )
 
 
 def next_path(run: str | Path) -> Path:

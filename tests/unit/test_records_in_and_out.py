@@ -9,13 +9,14 @@ from helpers import make_config
 
 from az_mpi import games
 from az_mpi.__main__ import obey
+from az_mpi.core.problems import Refusal
 from az_mpi.games.random_games import random_actions
-from az_mpi.records import game_files
+from az_mpi.records import game_files, import_command
 from az_mpi.records.game_records import GameRecord, Thought, write
 from az_mpi.records.pawns import pawns_of, value_of
 from az_mpi.records.replaying import MoveWords, replay
 from az_mpi.records.written_game import WrittenGame
-from az_mpi.storage import run_folder, segment
+from az_mpi.storage import imports, lock, run_folder, segment
 
 FORMATS = [
     ("connect4", ".pgn"),
@@ -250,6 +251,30 @@ def test_a_file_that_is_there_already_is_noticed_whatever_its_name(tmp_path, cap
     ids = np.concatenate([record.games["id"] for record in found])
     assert len(ids) == len(set(ids.tolist())) == 5, "of two imports, each game has an id of its own"
     assert {path.name[:6] for _, path in segment.paths(tmp_path / "run/games")} == {"000000"}
+
+
+def test_games_of_two_games_do_not_meet_in_one_folder(tmp_path, capsys):
+    game = games.make("othello(size=6)")
+    write(tmp_path / "a.sgf", game, random_records(game, 2))
+    assert importing(tmp_path, capsys, tmp_path / "a.sgf", "--game", "othello(size=6)")[0] == 0
+    status, told = importing(tmp_path, capsys, tmp_path / "a.sgf", "--game", "othello")
+    assert status == 2 and "imported games are of othello(size=6), not of othello\n" in told
+    with pytest.raises(Refusal, match="not of connect4"):
+        imports.check_game(tmp_path / "run", "connect4")
+
+
+def test_an_import_that_another_job_is_doing_is_left_alone(tmp_path, capsys):
+    game, folder = games.make("tictactoe"), tmp_path / "run/games" / import_command.FOLDER
+    write(tmp_path / "a.pgn", game, random_records(game, 2))
+    folder.mkdir(parents=True)
+    held = lock.Lock.take(tmp_path / "run", [lock.me()], "none (import)")
+    try:
+        status, told = importing(tmp_path, capsys, tmp_path / "a.pgn", "--game", "tictactoe")
+    finally:
+        held.release()
+    assert status == 2 and "another job runs here" in told and folder.is_dir()
+    assert importing(tmp_path, capsys, tmp_path / "a.pgn", "--game", "tictactoe")[0] == 0
+    assert not folder.exists(), "what an import that was killed has left is removed"
 
 
 def test_nothing_that_fits_and_wrong_options_end_with_status_2(tmp_path, capsys):
