@@ -201,6 +201,7 @@ class Import:
             if time.monotonic() > self.told + TELL_EVERY_S:
                 self.told = time.monotonic()
                 self._say(f"  {100 * done / total:.0f} %: {self._so_far()}")
+        self.world.barrier()  # root must not name the segments before all ranks have written theirs
 
     def _so_far(self):
         rate = self.num_games / max(time.monotonic() - self.begun, 1e-9)
