@@ -49,7 +49,7 @@ def obey(argv: list[str]) -> int:
             printing.outlive_output()
             status = start(arguments)
             # A training has its log and its files; of other modes what they print is the result.
-            leave(status or (0 if arguments.mode == "train" else printing.unwritten()))
+            leave(status or (0 if arguments.mode in command_line.TRAINING else printing.unwritten()))
         return print_once(check(config_of(arguments), rank), sys.stdout, DONE, rank)
     except command_line.PrintAndExit as text:
         return print_once(text, sys.stdout, DONE, rank)
@@ -95,7 +95,7 @@ def start(arguments: command_line.Arguments) -> int:
     keep_private()
     have_home()
     requests = Requests()
-    if arguments.mode == "train":
+    if arguments.mode in command_line.TRAINING:
         requests.listen()  # before MPI and torch load, which can take long
         watchdog.start(environment_rank())
     signal.pthread_sigmask(signal.SIG_UNBLOCK, HELD)
@@ -114,7 +114,7 @@ def work(arguments: command_line.Arguments, requests: Requests, frame: Frame) ->
     world = frame.world
     config = configuration.loads(world.from_root(lambda: configuration.to_json(config_of(arguments))))
     world.chunk_bytes = config.exchange.chunk_bytes
-    if arguments.mode == "train":
+    if arguments.mode in command_line.TRAINING:
         world = frame.world = root_host.order(world, config.train.root_host)
     gc.disable()  # it would search all that torch loads for garbage, many times
     from az_mpi import modes

@@ -32,6 +32,8 @@ COMMANDS = {
     "export": ("az_mpi.export.export_command", "write the network of a run as a file for other programs"),
     "match": ("az_mpi.evaluate.match", "play a match between runs, other programs and simple opponents"),
     "ladder": ("az_mpi.evaluate.ladder", "play the checkpoints of a run against each other, for one Elo curve"),
+    "games": ("az_mpi.records.games_command", "write games of a run as SGF, PGN or JSON lines"),
+    "import": ("az_mpi.records.import_command", "bring games of people and of other programs into a run"),
     "verify": ("az_mpi.storage.verify", "check every file of a run, and fix what can be"),
 }
 

@@ -12,7 +12,17 @@ from az_mpi.core.problems import Refusal
 from az_mpi.mpi.control_channel import Total
 from az_mpi.mpi.peers import PeerLost
 from az_mpi.report import html_report
-from az_mpi.run import archive, evaluation_phase, exchange, iteration_report, recovery, resume, training_phase, weights
+from az_mpi.run import (
+    archive,
+    evaluation_phase,
+    exchange,
+    imported,
+    iteration_report,
+    recovery,
+    resume,
+    training_phase,
+    weights,
+)
 from az_mpi.run.state import Run
 from az_mpi.selfplay import quota
 from az_mpi.selfplay.record import Record
@@ -22,11 +32,14 @@ from az_mpi.telemetry.progress_bar import ProgressBar
 def train(run: Run) -> None:
     """Train until the run is complete; if it already is, say so. Raises Stopped if a signal asked to stop."""
     resumed = resume.restore(run, set_aside=True)
+    has_new = imported.take_up(run)
     run.mark()
     if resumed and finished(run) and evaluation_phase.is_done(run):
         return already_complete(run)
-    if resumed:
+    if resumed or has_new:
         resume.resume(run)
+    if has_new:
+        resume.save(run)  # otherwise a recovery would count them among the games of an iteration under way
     while True:
         try:
             if evaluation_due(run) and not evaluation_phase.is_done(run):

@@ -1,4 +1,4 @@
-"""The modes of run_dist.py: --mode train, eval, selfplay. Collective: every rank calls the same function."""
+"""The modes of run_dist.py: --mode train, fit, eval, selfplay. Collective: every rank calls the same function."""
 
 import contextlib
 import functools
@@ -24,20 +24,38 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi import agreement, named_hosts, placement
 from az_mpi.mpi.alone import Alone
 from az_mpi.mpi.world import World
-from az_mpi.run import evaluation_phase, exchange, kernels, resume, weights
+from az_mpi.player import trained_network
+from az_mpi.run import beginning, evaluation_phase, exchange, kernels, resume, weights
+from az_mpi.run import fit as fitting
 from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
-from az_mpi.storage import checkpoint, lock, run_folder, segment
+from az_mpi.storage import checkpoint, imports, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
 from az_mpi.telemetry.progress_bar import ProgressBar
 
 
 def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Start the run in --logdir, or resume it if it is there."""
+    _start(arguments, config, world, requests, loop.train)
+
+
+def fit(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
+    """Train the run in --logdir, which may be new, on the games that are in it."""
+    world.from_root(lambda: fitting.check(arguments.logdir))
+    task = fitting.Task(arguments.epochs, arguments.minutes, arguments.held_out)
+    _start(arguments, config, world, requests, lambda run: fitting.fit(run, task))
+
+
+def _start(arguments, config, world, requests, do):
+    """Start or resume the run in --logdir, and do(run). Collective."""
     folder = arguments.logdir
     requests.deadline = deadline(config.max_hours)
     named_hosts.check_weights(config.selfplay, world)
     world, num_trainers = placement.place(config, world, placement.choose_device(world))
+    origin = None
+    if arguments.begin_from:
+        found = world.on_root(lambda: trained_network.read(arguments.begin_from))
+        origin = found and beginning.Origin(arguments.begin_from, found.config.game, found.game, found.network)
     watchdog.expect(config.fault.hang_s, world.rank)
     ranks = world.collect(lock.me())
     wait = functools.partial(_wait, requests)
@@ -46,6 +64,9 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
     def take(setup, network, files):
         check_room(setup, network, folder)
         check_network(arguments, config, network)
+        imports.check_game(folder, setup.game.name)
+        if origin:
+            origin.check(config, setup.game, network)
         start, files.lock = run_folder.start(folder, config, world.hosts, arguments.fresh, ranks, dead, _say)
         return start
 
@@ -54,7 +75,9 @@ def train(arguments: Arguments, config: Config, world: World, requests: Requests
         run.files.ranks = ranks
         run.files.token = world.share(run.files.lock and run.files.lock.token)
         kernels.compile_missing(world, config, run.setup.game, run.setup.cores, run.report.say)
-        _train(run)
+        if arguments.begin_from:
+            beginning.begin(run, arguments.begin_from, origin)
+        _train(run, do)
     finally:
         run.files.release()  # of the lock, which this rank may have taken over from a root that was lost
 
@@ -101,10 +124,10 @@ def check_network(arguments: Arguments, config: Config, network: torch.nn.Module
 _say = functools.partial(print, file=sys.stderr, flush=True)  # before there is a logger
 
 
-def _train(run):
+def _train(run, do):
     try:
         with run:
-            loop.train(run)
+            do(run)
         run.world.settle()
     except (Stopped, TrainingFailed):
         run.report.metrics.close()

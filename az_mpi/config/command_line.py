@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 from az_mpi import __version__
 from az_mpi.config.load import KEYS, SECTIONS_ABOUT
 from az_mpi.core import shipped
-from az_mpi.core.arguments import Parser, json_or_word, setting
+from az_mpi.core.arguments import Parser, json_or_word, positive, setting, share
 from az_mpi.core.problems import escape
 
 PROG = "python run_dist.py"
-MODES = ("train", "eval", "selfplay")
+MODES = ("train", "fit", "eval", "selfplay")
+HELD_OUT = 0.02
+TRAINING = ("train", "fit")  # modes that may begin a run, write its files and answer signals
 # Options for the keys that are changed most often; --set does the same for every key.
 SHORTCUTS = {
     "--max_steps": "train.max_steps",
@@ -75,6 +77,10 @@ class Arguments(NamedTuple):
     sources: dict[str, str]
     without_checkpoint: bool = False
     allow_other_source: bool = False
+    epochs: float = 1.0
+    minutes: float = 0.0
+    held_out: float = HELD_OUT
+    begin_from: str = ""
 
 
 class _Print(argparse.Action):
@@ -100,7 +106,9 @@ class _Set(argparse.Action):
 def _parser():
     usage = f"[mpirun -n RANKS] {PROG} {{--config_file FILE | --logdir DIR}} [options]"
     parser = Parser(PROG, DESCRIPTION, EPILOG, usage=usage, add_help=False)
-    _add_run_options(parser.add_argument_group("what to run"))
+    group = parser.add_argument_group("what to run")
+    _add_run_options(group)
+    _add_other_sources(group)
     _add_key_options(
         parser.add_argument_group("configuration keys", 'VALUE is JSON (3, 0.1, true, ["best"]) or a word.')
     )
@@ -125,8 +133,8 @@ def _add_run_options(group):
         "--mode",
         choices=MODES,
         default="train",
-        help="train (default) trains a run; of an existing run, "
-        "eval measures the newest network, and selfplay plays more games with it",
+        help="train (default) trains a run; fit trains it on the games that it has alone, such as imported ones; of "
+        "an existing run, eval measures the newest network, and selfplay plays more games with it",
     )
     group.add_argument("--fresh", action="store_true", help="only begin a new run: refuse a --logdir that holds one")
     group.add_argument(
@@ -138,6 +146,32 @@ def _add_run_options(group):
         "--allow_other_source",
         action="store_true",
         help="continue although a file of your own (a game, an evaluator, ...) is not the one that made the run",
+    )
+
+
+def _add_other_sources(group):
+    """Add the options about games and weights that the run has not made itself."""
+    group.add_argument(
+        "--epochs",
+        type=positive,
+        metavar="N",
+        help="with --mode fit: train on as many samples as N times the games' positions (default 1)",
+    )
+    group.add_argument("--minutes", type=positive, metavar="M", help="with --mode fit: train for M minutes instead")
+    group.add_argument(
+        "--held_out",
+        type=share,
+        default=HELD_OUT,
+        metavar="SHARE",
+        help=f"with --mode fit: share of the games that measure the network, and do not train it (default {HELD_OUT})",
+    )
+    group.add_argument(
+        "--from",
+        dest="begin_from",
+        default="",
+        metavar="NETWORK",
+        help="only for a new run: begin with the weights of a run, a checkpoint, a file of `export`, or zoo:NAME, also "
+        "of another board size or network; the start says what was taken",
     )
 
 
@@ -263,6 +297,12 @@ def parse(argv: list[str]) -> Arguments:
             f"  {escape(str(shipped.folder() / 'configs'))} has configurations\n"
             "  python -m az_mpi suggest GAME --hours H writes one for a game"
         )
+    if given.mode != "fit" and (given.epochs or given.minutes):
+        parser.error("--epochs and --minutes are for --mode fit alone")
+    if given.begin_from and given.mode not in TRAINING:
+        parser.error(f"--from is for --mode {' and '.join(TRAINING)} alone")
+    if given.epochs and given.minutes:
+        parser.error("--epochs and --minutes say the same in two ways: give one of them")
     config_file = given.config_file and Path(given.config_file)
     logdir = Path(given.logdir) if given.logdir else Path("runs") / config_file.stem
     return Arguments(
@@ -275,4 +315,8 @@ def parse(argv: list[str]) -> Arguments:
         given.sources,
         given.without_checkpoint,
         given.allow_other_source,
+        given.epochs or (0.0 if given.minutes else 1.0),
+        given.minutes or 0.0,
+        given.held_out,
+        given.begin_from,
     )

@@ -99,6 +99,14 @@ def positive(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{show(text)} is no number above 0 and up to {MOST:,}")
 
 
+def share(text: str) -> float:
+    """Return an option's text as a number from 0 to below 1. Raises ArgumentTypeError, which the parser shows."""
+    with suppress(ValueError):
+        if 0 <= (number := float(text)) < 1:
+            return number
+    raise argparse.ArgumentTypeError(f"{show(text)} is no number from 0 to below 1")
+
+
 def whole(most: int = MOST, least: int = 1) -> Callable[[str], int]:
     """Return the type of an option that takes whole numbers from `least` to `most`: a function of its text. It raises
     ArgumentTypeError, which the parser shows."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_mpi.games import chess_notation
+from az_mpi.games import chess_notation, chess_reading
 from az_mpi.games.base import Board, require
 from az_mpi.games.chess_board import ACTION_KINDS, OWN, ZERO, can_move, mark_legal
 from az_mpi.games.chess_state import (
@@ -165,6 +165,10 @@ class Rules(PositionGame):
     def text_to_action(self, state: np.ndarray, text: str) -> int:
         action = chess_notation.find(self, np.asarray(state), text.strip())
         return super().text_to_action(state, text) if action is None else action
+
+    def texts_to_actions(self, states: np.ndarray, texts: Sequence[str]) -> np.ndarray:
+        """Return the legal actions that texts name, int64 [n], -1 where there is none: see `chess_reading`."""
+        return chess_reading.find_all(states, texts)
 
     def state_to_text(self, state: np.ndarray) -> str:
         return chess_notation.to_fen(np.asarray(state))

@@ -170,10 +170,12 @@ def main(arguments: list[str]) -> int:
         outlive_output()
     if options.rendezvous is not None:
         with mpi_job.interruptible():
-            return node0.run(options, program, given, config_of(given).max_hours if given.mode == "train" else None)
+            return node0.run(
+                options, program, given, config_of(given).max_hours if given.mode in command_line.TRAINING else None
+            )
     chosen, np = hosts.choose(find_hosts(options), options.nodes, options.gpus, options.np)
     found = mpirun.find()
-    if not options.dry_run and given.mode == "train":
+    if not options.dry_run and given.mode in command_line.TRAINING:
         return supervise(options, program, given, found, chosen)
     job = mpirun.JobSpec(
         program, chosen, np, networks=mpirun.Networks.of_option(options.interface), survive=options.survive

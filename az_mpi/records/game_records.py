@@ -1,42 +1,60 @@
-"""Games as files that other programs read: SGF for games of stones on a board, PGN for chess and all other games."""
+"""Games as files that other programs read: SGF for games of stones on a board, PGN for chess and all other games, and
+JSON lines for every game."""
 
+import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from az_mpi.core.problems import Refusal, write_file
-from az_mpi.games.base import Game, after, positions
+from az_mpi.games.base import Game
 from az_mpi.games.hex import Rules as Hex
-from az_mpi.games.uci_moves import ChessMoves, uci_moves
+from az_mpi.games.uci_moves import uci_moves
+from az_mpi.records.pawns import pawns_of
 
-SUFFIXES = ".sgf", ".pgn"
+SUFFIXES = ".sgf", ".pgn", ".jsonl"
 LINE_MAX = 79  # characters of a line of moves in PGN
 # For a game that a limit of its length ended. Its result is the one that the match counts, not one by the rules.
 ADJUDICATION, CUT_NOTE = "adjudication", "ended by the limit of its length, counted as the board stood"
 HEX_MOVES = {"swap": "swap-pieces"}
 
 
+class Thought(NamedTuple):
+    """What a search found in a position. value: for the player to move, in [-1, 1]. best: the best moves, each with its
+    share of the search, from 0 to 1, best first; none after a search without a policy."""
+
+    value: float
+    best: tuple[tuple[int, float], ...] = ()
+
+
 class GameRecord(NamedTuple):
     """A finished game.
 
     moves: all actions, from the initial position on. result: for the player who began, in [-1, 1]. names: of the player
-    who began and of the other one. note: why a player lost it, if that was not by the rules."""
+    who began and of the other one. note: why a player lost it, if that was not by the rules. thoughts: of the search in
+    the position before each move; () if nothing is known. start: the text of the position in which the game begins, as
+    `Game.state_to_text` writes it; "": the initial one. event: the tournament or run that it is of."""
 
     moves: Sequence[int]
     result: float
     names: tuple[str, str]
     note: str = ""
+    thoughts: Sequence[Thought] = ()
+    start: str = ""
+    event: str = "az_mpi match"
 
 
 def check_suffix(path: Path, game: Game) -> None:
     """Raise Refusal if games of this kind cannot be written to a file of this name."""
     if path.suffix not in SUFFIXES:
-        raise Refusal(f"{path}: games are written as SGF or PGN\n  let the name end with .sgf or .pgn")
+        raise Refusal(
+            f"{path}: games are written as SGF, PGN or JSON lines\n  let the name end with .sgf, .pgn or .jsonl"
+        )
     if path.suffix == ".sgf" and not game.sgf_number:
-        raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn, which takes every game")
+        raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn or .jsonl, which take every game")
 
 
 def check_new(path: Path) -> None:
@@ -50,8 +68,45 @@ def check_new(path: Path) -> None:
 def write(path: Path, game: Game, records: Sequence[GameRecord]) -> None:
     """Write games to a file, in the format of its suffix; a file that is there is replaced. Raises Refusal."""
     check_suffix(path, game)
-    to_text = to_sgf if path.suffix == ".sgf" else to_pgn
-    write_file(path, "\n".join(to_text(game, record, number) for number, record in enumerate(records, 1)))
+    write_file(path, "".join(texts(path.suffix, game, records)))
+
+
+def texts(suffix: str, game: Game, records: Sequence[GameRecord], first: int = 1) -> Iterator[str]:
+    """Yield the text of each game in the format of a suffix. Texts follow each other in a file; those of PGN and SGF
+    are apart by an empty line. first: the number of the first one in its file."""
+    to_text = {".sgf": to_sgf, ".pgn": to_pgn, ".jsonl": to_json}[suffix]
+    apart = "" if suffix == ".jsonl" else "\n"
+    for number, record in enumerate(records, first):
+        yield (apart if number > 1 else "") + to_text(game, record, number)
+
+
+def _begin(game, record):
+    """Return the state, [S], in which a game begins."""
+    return game.text_to_state(record.start) if record.start else game.initial(1)[0]
+
+
+def _states(game, record):
+    """Return the positions of a game, [S] each: those before each move and the last one."""
+    states = [_begin(game, record)]
+    for action in record.moves:
+        states.append(game.play(states[-1][None], np.array([action]))[0])
+    return states
+
+
+def _told(game, record, states, k):
+    """Return what the search thought of position k in words, "" if that is not known."""
+    if k >= len(record.thoughts):
+        return ""
+    thought = record.thoughts[k]
+    words = [f"{game.action_to_text(states[k], action)} {100 * share:.0f} %" for action, share in thought.best]
+    return f"to move: {thought.value:+.2f}" + (f"; {', '.join(words)}" if words else "")
+
+
+def _first_value(game, record, states, k):
+    """Return the value of position k for the player who began, in [-1, 1]; None if it is not known."""
+    if k >= len(record.thoughts):
+        return None
+    return record.thoughts[k].value * (1 - 2 * int(game.to_play(states[k][None])[0]))
 
 
 def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
@@ -74,12 +129,23 @@ def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
     if note := record.note or (CUT_NOTE if _is_cut(game, record) else ""):
         tags["GC"] = note
     head = "".join(f"{name}[{_escaped(value)}]" for name, value in tags.items())
+    states = _states(game, record)
+    head += _sgf_thought(game, record, states, 0)
     moves = [
         f";{'BW'[int(game.to_play(state[None])[0])]}[{_sgf_move(game, state, action)}]"
-        for state, action in zip(positions(game, game.initial(1)[0], record.moves), record.moves)
+        + _sgf_thought(game, record, states, k)
+        for k, (state, action) in enumerate(zip(states, record.moves), 1)
     ]
-    lines = ["".join(moves[k : k + 10]) for k in range(0, len(moves), 10)]
+    a_line = 1 if record.thoughts else 10
+    lines = ["".join(moves[k : k + a_line]) for k in range(0, len(moves), a_line)]
     return "\n".join([f"(;{head}", *lines]) + ")\n"
+
+
+def _sgf_thought(game, record, states, k):
+    """Return what the search thought of position k as properties: C, a comment, and SBKV, the chances of Black in
+    percent, which Sabaki draws as a graph."""
+    value = _first_value(game, record, states, k)
+    return "" if value is None else f"SBKV[{50 + 50 * value:.2f}]C[{_escaped(_told(game, record, states, k))}]"
 
 
 def _sgf_move(game, state, action):
@@ -97,7 +163,7 @@ def _sgf_result(game, record):
         return "0"
     points = ""
     if not record.note:
-        lead = game.lead(after(game, record.moves)[None])
+        lead = game.lead(_states(game, record)[-1][None])
         points = "" if lead is None else f"{abs(float(lead[0])):g}"
     how = "R" if record.note == "resigned" else "F" if record.note else points
     return f"{'B' if record.result > 0 else 'W'}+{how}"
@@ -105,7 +171,7 @@ def _sgf_result(game, record):
 
 def _is_cut(game, record):
     """Return whether a game was ended by a limit of its length, and neither by the rules nor by a player."""
-    state = after(game, record.moves)
+    state = _states(game, record)[-1]
     return not record.note and (not game.terminal(state[None])[0][0] or game.is_cut(state))
 
 
@@ -118,7 +184,7 @@ def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
     player who began. The tag Variant names a game other than chess. number: the game's place in its file, from 1."""
     result = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}[int(np.sign(record.result))]
     tags = {
-        "Event": "az_mpi match",
+        "Event": record.event,
         "Site": "?",
         "Date": time.strftime("%Y.%m.%d"),
         "Round": number,
@@ -126,14 +192,40 @@ def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
         "Black": record.names[1],
         "Result": result,
     }
-    if not isinstance(uci_moves(game), ChessMoves):
+    if not is_chess(game):
         tags["Variant"] = game.name
+    if record.start:
+        tags |= {"SetUp": "1", "FEN": record.start}
     if note := record.note or (ADJUDICATION if _is_cut(game, record) else ""):
         tags["Termination"] = note
     head = [f'[{name} "{_quoted(value)}"]' for name, value in tags.items()]
-    states = positions(game, game.initial(1)[0], record.moves)
-    words = [game.action_to_text(state, action) for state, action in zip(states, record.moves)]
-    return "\n".join([*head, "", *_wrapped(words, result)]) + "\n"
+    return "\n".join([*head, "", *_wrapped(_pgn_words(game, record), result)]) + "\n"
+
+
+def is_chess(game: Game) -> bool:
+    """Return whether a game is chess, which PGN names by no tag."""
+    return uci_moves(game).variant == "chess"
+
+
+def _pgn_words(game, record):
+    """Return the numbered moves of a game, each followed by the comment about the position that it leads to."""
+    states = _states(game, record)
+    words = _pgn_thought(game, record, states, 0)
+    for k, action in enumerate(record.moves):
+        second = k % 2  # of its pair
+        words += [] if second and not record.thoughts else [f"{k // 2 + 1}.{'..' * second}"]
+        words.append(game.action_to_text(states[k], action))
+        words += _pgn_thought(game, record, states, k + 1)
+    return words
+
+
+def _pgn_thought(game, record, states, k):
+    """Return the words of a comment: the value of position k as Lichess and others show it, and what the search
+    thought."""
+    value = _first_value(game, record, states, k)
+    if value is None:
+        return []
+    return f"{{ [%eval {pawns_of(value):.2f}] {_told(game, record, states, k)} }}".split()
 
 
 def _quoted(value):
@@ -141,11 +233,32 @@ def _quoted(value):
 
 
 def _wrapped(words, result):
-    """Return the numbered moves and the result as lines of at most LINE_MAX characters."""
-    numbered = [f"{k // 2 + 1}. {word}" if k % 2 == 0 else word for k, word in enumerate(words)]
+    """Return the words of a game and its result as lines of at most LINE_MAX characters."""
     lines = [""]
-    for word in [*numbered, result]:
+    for word in [*words, result]:
         if lines[-1] and len(lines[-1]) + 1 + len(word) > LINE_MAX:
             lines.append("")
         lines[-1] += f" {word}" if lines[-1] else word
     return lines
+
+
+def to_json(game: Game, record: GameRecord, number: int = 1) -> str:
+    """Return a game as a line of JSON, its moves in the game's own notation. number: as in `to_pgn`."""
+    states = _states(game, record)
+    content: dict[str, Any] = {
+        "game": game.name,
+        "number": number,
+        "event": record.event,
+        "players": list(record.names),
+        "moves": [game.action_to_text(state, action) for state, action in zip(states, record.moves)],
+        "result": float(record.result),
+    }
+    content |= {"start": record.start} if record.start else {}
+    content |= {"note": record.note} if record.note else {}
+    if record.thoughts:
+        content["values"] = [round(thought.value, 6) for thought in record.thoughts]
+        content["best"] = [
+            {game.action_to_text(state, action): round(share, 4) for action, share in thought.best}
+            for state, thought in zip(states, record.thoughts)
+        ]
+    return json.dumps(content, ensure_ascii=False) + "\n"

@@ -33,8 +33,8 @@ def exchange(run: Run, old: Record) -> int:
     # Games that are on disk need not be kept any longer.
     playing.unacknowledged = playing.unacknowledged[max(len(playing.unacknowledged) - counts[0][4], 0) :]
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
-    _deal(run, old, progress.num_positions)
-    _deal(run, record, progress.num_positions + before)
+    deal(run, old, progress.num_positions)
+    deal(run, record, progress.num_positions + before)
     made = sum(count[0] + count[1] for count in counts)
     progress.num_positions += made
     progress.num_games += sum(count[2] for count in counts)
@@ -89,7 +89,7 @@ def refill(run: Run) -> None:
     index = progress.num_positions - sum(counts)  # the newest position keeps its number if some are missing
     for place, num in enumerate(counts):
         if index + num > first:
-            _deal(run, files.games_in(found[place].path) if world.is_root else Record.empty(files.game), index)
+            deal(run, files.games_in(found[place].path) if world.is_root else Record.empty(files.game), index)
         index += num
     if run.training.replay:
         run.training.replay.forget(first)
@@ -110,7 +110,7 @@ def oldest(run: Run) -> int:
     return num_positions - replay.window_size(run.setup.config.replay, num_positions)
 
 
-def _deal(run, record, first_index):
+def deal(run: Run, record: Record, first_index: int) -> None:
     """Deal every rank's record to the trainers. first_index: the number of the first position of this rank's record."""
     config, training = run.setup.config, run.training
     samples = replay.to_samples(record, run.setup.game, training.network.heads, config.train, first_index)

@@ -20,10 +20,11 @@ class Outcome(NamedTuple):
     failure: str | None  # why training cannot continue
 
 
-def learn(run: Run, save: Callable[[], None]) -> Outcome:
+def learn(run: Run, save: Callable[[], None], share: float | None = None) -> Outcome:
     """Train on the window, every rank in its role. Collective.
 
-    save(): called on root if a signal asks for a checkpoint meanwhile. Not collective.
+    save(): called on root if a signal asks for a checkpoint meanwhile. Not collective. share: how much of a training on
+    given games is done, see `Learner.train`; then nobody plays meanwhile. None: in a run that plays.
     """
     training, progress = run.training, run.progress
     progress.hours = run.world.share(run.hours())  # rate and batch follow this clock
@@ -31,8 +32,8 @@ def learn(run: Run, save: Callable[[], None]) -> Outcome:
     if training.partner and not training.learner:
         training.partner.begin()
     if training.learner:
-        outcome = _train(run, save)
-    elif run.setup.config.selfplay.deterministic:
+        outcome = _train(run, save, share)
+    elif run.setup.config.selfplay.deterministic or share is not None:
         run.control.wait(lambda total: total.done == training.num_trainers)
     else:
         _play_meanwhile(run)
@@ -45,7 +46,7 @@ def learn(run: Run, save: Callable[[], None]) -> Outcome:
     return Outcome(*outcome)
 
 
-def _train(run, save):
+def _train(run, save, share):
     """Take optimiser steps until no samples are due or a stop is requested. Collective over the trainers."""
     training, learner, saves = run.training, run.training.learner, []
     watch = _Watch(run, save)
@@ -54,7 +55,7 @@ def _train(run, save):
         saves.append(total.save)
         return total.done == training.num_trainers
 
-    num_steps = learner.train(training.replay, run.progress, lambda *what: _summary(run, *what), watch)
+    num_steps = learner.train(training.replay, run.progress, lambda *what: _summary(run, *what), watch, share)
     if not learner.failure:
         bad_steps.check_weights(run)
     if training.partner:

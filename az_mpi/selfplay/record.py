@@ -32,7 +32,7 @@ FOR_FIRST, FOR_MOVER = "player 0, who moves first in the initial position", "pla
 RESULT = "from -1, a loss, to 1, a win; 0 is a draw"
 GAMES = (
     Column("id", "<u8", "number of the game, unique in the run: 24 bits iteration, 12 bits start, 28 bits index"),
-    Column("rank", "<i4", "MPI rank that played it"),
+    Column("rank", "<i4", "MPI rank that played it; -1 for an imported game"),
     Column("iteration", "<i4", "iteration in which it began, from 0", "iterations"),
     Column("length", "<i4", "number of its rows in positions, where games are in the same order", "positions"),
     Column("outcome", "<f4", f"result of the game, {RESULT}", perspective=FOR_FIRST),

@@ -17,7 +17,7 @@ from typing import Any
 
 from az_mpi import __version__
 from az_mpi.config import load as configuration
-from az_mpi.config.command_line import PROG, Arguments
+from az_mpi.config.command_line import PROG, TRAINING, Arguments
 from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.earlier_names import starts_folder
@@ -28,7 +28,7 @@ from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.storage import lock, plugin_sources
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations")
-ALL_FOLDERS = (*FOLDERS, "starts", "attempts", "logs", "lock", plugin_sources.FOLDER)
+ALL_FOLDERS = (*FOLDERS, "starts", "attempts", "logs", "lock", "imports", plugin_sources.FOLDER)
 
 
 class RunFolderError(Refusal):
@@ -223,7 +223,7 @@ def check_there(given: Arguments) -> None:
     ]
     file = str(given.config_file or "configs/smoke.json")
     command = shlex.join([*PROG.split(), "--config_file", file, "--logdir", str(given.logdir), *settings])
-    if given.mode == "train":
+    if given.mode in TRAINING:
         what, how = "a new run needs a configuration", "give one"
     else:
         what, how = f"--mode {given.mode} takes the network of a run that is there", "train one first"

@@ -87,6 +87,7 @@ class Learner:
         progress: "Progress",
         on_summary: Callable[[int, dict[str, float]], object],
         watch: Watch | None = None,
+        share: float | None = None,
     ) -> int:
         """Train on the samples that are due; return the number of steps, skipped ones included. Collective over the
         trainers, which take the same steps even if a shard is empty.
@@ -96,10 +97,11 @@ class Learner:
         on_summary(step, metrics): called on every trainer each `report.summary_frequency` steps, with means over the
         global batches since the last summary.
         watch: what is called around the steps; None: nothing. Training also ends when `failure` is set.
+        share: how much of the training is done, for the rate and the batch; None: as `schedule.done` counts it.
         """
         watch = watch or Watch()
         self._iteration[:], settings = 0, self.config.train
-        share = schedule.done(self.config, progress)
+        share = schedule.done(self.config, progress) if share is None else share
         samples = schedule.batch_size(settings, share)
         local = split_evenly(samples, self.world.size)[self.world.rank] if replay.num_positions else 0
         batch_size = int(self.world.sum(np.array([local], np.int64))[0])

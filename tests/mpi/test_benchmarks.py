@@ -23,6 +23,7 @@ TINY = {
     "exchange": "mpirun --runs 1",
     "faults": "--config_file configs/smoke.json --iterations 2",
     "gumbel_in_play": "--network zoo:hex5 --simulations 20 --games 2",
+    "import_games": "--make 3 --engine random",
     "memory": "--engines torch --iterations 24 --settled 12",
     "one_gpu": "--tiny",
     "one_game": "--config_file configs/smoke.json --simulations 20 --seconds 0.3 --runs 1",

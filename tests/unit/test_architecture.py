@@ -21,7 +21,7 @@ MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix("
 MAY_IMPORT = {
     "core": "",
     "games": "core",
-    "records": "core games",
+    "records": "config core games liveness mpi selfplay storage",
     "search": "core",
     "liveness": "core",
     "mpi": "core liveness",
@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "play": "core games player storage",
     "export": "core games network play player report storage",
     "loop": "core mpi report run selfplay telemetry",
-    "modes": "config core liveness loop mpi run selfplay storage telemetry",
+    "modes": "config core liveness loop mpi player run selfplay storage telemetry",
     "launch": "config core liveness mpi storage telemetry",
     "doctor": "config core games mpi run selfplay storage telemetry train",
     "plan": "config core doctor evaluate games launch mpi network report search selfplay telemetry train",
@@ -249,7 +249,7 @@ def test_information_options_load_nothing_big(options):
 
 
 @pytest.mark.parametrize(
-    "command", ["launch", "hosts", "status", "report", "doctor", "verify", "play", "gtp", "export", "match", "ladder"]
+    "command", "launch hosts status report doctor verify play gtp export match ladder games import".split()
 )
 def test_help_of_every_command_loads_no_torch(command):
     assert loaded("-m", "az_mpi", command, "--help") == set()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import az_mpi
-from az_mpi.config.command_line import SHORTCUTS, PrintAndExit, parse
+from az_mpi.config.command_line import SHORTCUTS, Arguments, PrintAndExit, parse
 from az_mpi.config.load import KEYS, ConfigError, loads
 from az_mpi.core.printing import environment_rank
 from az_mpi.core.problems import Refusal
@@ -27,12 +27,12 @@ def resolve(*options):
 
 
 def test_a_configuration_file_alone_gives_the_defaults():
-    assert parse(FILE) == (Path("configs/smoke.json"), Path("runs/smoke"), "train", False, False, {}, {}, False, False)
+    assert parse(FILE) == Arguments(Path("configs/smoke.json"), Path("runs/smoke"), "train", False, False, {}, {})
 
 
 def test_every_plain_option_sets_its_field():
     arguments = parse(["--config_file=a.b.json", "--logdir", "/x/y", "--mode", "eval", "--fresh", "--check_config"])
-    assert arguments == (Path("a.b.json"), Path("/x/y"), "eval", True, True, {}, {}, False, False)
+    assert arguments == Arguments(Path("a.b.json"), Path("/x/y"), "eval", True, True, {}, {})
 
 
 def test_only_training_needs_a_configuration_file():
@@ -101,7 +101,7 @@ BAD_USAGE = [
     ([*FILE, " ", "--fresh"], '" " belongs to no option\n  a backslash at the end of a line'),
     ([*FILE, "\t"], '"\\t" belongs to no option\n  a backslash at the end of a line'),
     ([*FILE, "--mixed_precision"], "allowed: auto, true, false\n"),
-    ([*FILE, "--mode", "--fresh"], "allowed: train, eval, selfplay\n"),
+    ([*FILE, "--mode", "--fresh"], "allowed: train, fit, eval, selfplay\n"),
     ([*FILE, "--fresh=1"], "--fresh"),
     ([*FILE, "--set"], "--set"),
     ([*FILE, "--set", "seed"], '"seed" is not KEY=VALUE'),
@@ -164,7 +164,7 @@ def test_help_has_every_option_and_exit_code():
         *SHORTCUTS,
         "--config_file FILE",
         "--logdir DIR",
-        "--mode {train,eval,selfplay}",
+        "--mode {train,fit,eval,selfplay}",
         "--fresh",
         "--check_config",
         "--help_config",

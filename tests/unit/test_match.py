@@ -213,7 +213,7 @@ def test_python_chess_reads_the_pgn_of_a_random_game():
         board.push(move)
 
 
-@pytest.mark.parametrize("name,why", [("x.txt", "with .sgf or .pgn"), ("x.sgf", "write .pgn")])
+@pytest.mark.parametrize("name,why", [("x.txt", "with .sgf, .pgn or .jsonl"), ("x.sgf", "write .pgn")])
 def test_a_file_that_cannot_take_the_games_is_refused(tmp_path, name, why):
     with pytest.raises(Refusal, match=why):
         game_records.check_suffix(tmp_path / name, games.make("connect4"))
@@ -299,7 +299,7 @@ def test_a_sequential_test_stops_early(run, capsys):
         (["RUN", "random", "--seed", "-1"], "from 0 to"),
         (["RUN", "random", "--games_file", "no/x.sgf"], "there is no folder no"),
         (["RUN", "mcts_bot"], "plays games of OpenSpiel"),
-        (["RUN", "random", "--games_file", "x.doc"], ".sgf or .pgn"),
+        (["RUN", "random", "--games_file", "x.doc"], ".sgf, .pgn or .jsonl"),
     ],
 )
 def test_wrong_arguments_of_a_match_are_refused(run, capsys, arguments, why):

@@ -37,7 +37,7 @@ MINE = [injection for injection in PLAN["injections"] if injection["rank"] == RA
 PHASES = {
     "start-up": [(placement, "place", True), (modes, "assemble", True), (Run, "mark", False)],
     "play": [(Player, "step", False)],
-    "exchange": [(exchange, "store", False), (exchange, "_deal", False)],
+    "exchange": [(exchange, "store", False), (exchange, "deal", False)],
     "train": [(Learner, "_backward", True)],  # Horovod's sums are under way then
     "copy": [
         (PartnerCheckpoint, "send", True),

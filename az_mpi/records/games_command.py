@@ -1,0 +1,178 @@
+"""python -m az_mpi games: write games of a run as a file that other programs read, with what the search thought."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from az_mpi.core import files
+from az_mpi.core.arguments import Parser, whole
+from az_mpi.core.exit_codes import DONE
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import NotNow, Refusal
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from az_mpi.games.base import Game
+    from az_mpi.records.game_records import GameRecord
+    from az_mpi.selfplay.record import Record
+
+PROG = "python -m az_mpi games"
+ABOUT = """\
+Write the games of a run as a file that other programs read: self-play, and games that were imported. Each position has
+the value of the search and its best moves as a comment."""
+EPILOG = """\
+Lichess and others show the values in .pgn ([%eval]), Sabaki those in .sgf (SBKV). .jsonl has every number, one game a
+line. `import` reads all three. Games of a match: python -m az_mpi match A B --games_file FILE."""
+RESULTS = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
+BEST_MAX = 3  # moves of a comment
+NUM_MAX = 10**9
+
+
+def main(arguments: list[str]) -> int:
+    """Write the games that `arguments` name; return the exit status. Raises Refusal."""
+    parser = Parser(PROG, ABOUT, EPILOG, run=True)
+    number = whole(NUM_MAX)
+    parser.add_argument("--last", type=number, metavar="N", help="the newest N games of those asked for")
+    parser.add_argument(
+        "--longest", type=number, metavar="N", help="the N games with the most moves of those asked for"
+    )
+    parser.add_argument("--iteration", type=whole(NUM_MAX, 0), metavar="K", help="games of iteration K alone, from 0")
+    parser.add_argument(
+        "--result", choices=RESULTS, help="games with this result alone; 1-0: the player who began has won"
+    )
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        required=True,
+        help="FILE.sgf (Go, Othello, Hex, Gomoku), FILE.pgn, FILE.jsonl",
+    )
+    given = parser.parse_args(arguments)
+    from az_mpi import games
+    from az_mpi.records.game_records import check_new, check_suffix
+    from az_mpi.storage import run_folder
+
+    game = games.make(run_folder.recorded_config(given.run).game)
+    check_suffix(given.output, game)
+    check_new(given.output)
+    try:
+        return _write(given, game)
+    except OSError as error:
+        kind = NotNow if files.passes(error) else Refusal
+        raise kind(f"{PROG}: error: {error.filename or given.run}: {error.strerror}") from error
+
+
+def _write(given: argparse.Namespace, game: "Game") -> int:
+    from az_mpi.records.game_records import texts
+    from az_mpi.storage import segment
+
+    paths = [path for iteration, path in segment.paths(given.run / "games") if given.iteration in (None, iteration)]
+    chosen = _choose(given, game, paths)
+    if not chosen:
+        raise Refusal(
+            f"{PROG}: error: {given.run} has no such games\n  ask for others; python -m az_mpi status shows the run"
+        )
+    num = num_elsewhere = 0
+    with files.whole_file(given.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
+        for path, ids in chosen.items():
+            record = _read(path, game)
+            for one in _games(game, record, ids):
+                if one is None:
+                    num_elsewhere += 1
+                    continue
+                file.writelines(texts(given.output.suffix, game, [one], num + 1))
+                num += 1
+        if not num:
+            raise Refusal(
+                f"{PROG}: error: all of these games begin after random moves, or at a position of another game, which "
+                f"{given.output.suffix} of {game.name} cannot tell\n  ask for other games"
+            )
+    print(f"{counted(num, 'game')} in {given.output}")
+    if num_elsewhere:
+        print(
+            f"left out: {num_elsewhere:,} that begin after random moves, or at a position of another game, which this "
+            "file cannot tell",
+            file=sys.stderr,
+        )
+    return DONE
+
+
+def _read(path, game) -> "Record":
+    from az_mpi.storage import segment
+
+    try:
+        return segment.read(path, game)
+    except segment.SegmentError as error:
+        print(f"damaged: {error}; its games are missing", file=sys.stderr)
+        from az_mpi.selfplay.record import Record
+
+        return Record.empty(game)
+
+
+def _choose(given, game, paths) -> "dict[Path, np.ndarray]":
+    """Return {segment: the ids of the games in it that are asked for}, oldest first."""
+    import numpy as np
+
+    rows, num = [], 0
+    for place in reversed(range(len(paths))):
+        games = _read(paths[place], game).games
+        fits = np.ones(len(games), bool) if given.result is None else np.sign(games["outcome"]) == RESULTS[given.result]
+        for row in games[fits][::-1]:
+            rows.append((place, int(row["id"]), int(row["length"])))
+        num += int(fits.sum())
+        if given.last and num >= given.last and not given.longest:
+            break
+    rows = rows[: given.last] if given.last else rows
+    if given.longest:
+        rows = sorted(rows, key=lambda row: row[2], reverse=True)[: given.longest]
+    chosen: dict[Path, Any] = {}
+    for place, number, _ in sorted(rows):
+        chosen.setdefault(paths[place], []).append(number)
+    return {path: np.array(ids, np.uint64) for path, ids in chosen.items()}
+
+
+def _games(game, record, ids) -> "Iterator[GameRecord | None]":
+    """Yield the chosen games of a record; None for one that begins where the file cannot tell."""
+    import numpy as np
+
+    ends = np.cumsum(record.games["length"])
+    first_policy = np.cumsum(record.positions["policy_count"]) - record.positions["policy_count"]
+    for k in np.flatnonzero(np.isin(record.games["id"], ids)):
+        begin, end = int(ends[k] - record.games["length"][k]), int(ends[k])
+        yield _game(game, record, k, slice(begin, end), first_policy)
+
+
+def _game(game, record, k, rows, first_policy):
+    from az_mpi.records.game_records import GameRecord, Thought
+    from az_mpi.storage.imports import RANK
+
+    positions, about = record.positions[rows], record.games[k]
+    start = ""
+    if positions["state"][0].tobytes() != game.initial(1)[0].tobytes():
+        to_text = getattr(game, "state_to_text", None)
+        if to_text is None:
+            return None
+        start = to_text(positions["state"][0])
+    is_imported = about["rank"] == RANK
+    thoughts = []
+    for position, first in zip(positions, first_policy[rows]):
+        entries = record.policy[first : first + position["policy_count"]]
+        order = (-entries["probability"]).argsort(kind="stable")[:BEST_MAX]
+        best = tuple((int(entries["action"][j]), float(entries["probability"][j])) for j in order)
+        thoughts.append(Thought(float(position["root_value"]), () if is_imported else best))
+    name = "imported" if is_imported else "az_mpi"
+    last = game.play(positions["state"][-1:], positions["action"][-1:])
+    is_over = game.terminal(last)[0][0]
+    note = "the limit of moves" if about["truncated"] else "" if is_over or not about["outcome"] else "resigned"
+    return GameRecord(
+        positions["action"].tolist(),
+        float(about["outcome"]),
+        (name, name),
+        note,
+        thoughts,
+        start,
+        f"game {int(about['id'])}, iteration {int(about['iteration'])}",
+    )

@@ -1,0 +1,204 @@
+"""Plays games of files again by the rules, many at a time, and makes rows of them as self-play does.
+
+Shapes: n games under way, S numbers a state, A actions.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from az_mpi.games.base import Game
+from az_mpi.records.pgn_reader import NOTES
+from az_mpi.records.written_game import WrittenGame
+from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
+from az_mpi.storage.imports import RANK
+
+SHOWN_MAX = 24  # characters of a move in a message
+
+
+class MoveWords:
+    """Finds the actions that words name. A game may know a faster way, `texts_to_actions(states [n, S], words)`, which
+    returns int [n], -1 where a word names no legal action.
+
+    Otherwise words are remembered with the actions that they have named: in most games a word names the same action
+    everywhere, and in the others it is one of few."""
+
+    def __init__(self, game: Game):
+        self.game = game
+        self._fast = getattr(game, "texts_to_actions", None)
+        self._known: dict[str, list[int]] = {}
+
+    def find(self, states: np.ndarray, words: Sequence[str]) -> np.ndarray:
+        """Return the legal actions of states, [n, S], that words name, int64 [n]; -1 where there is none. A word "#12"
+        is action 12."""
+        if self._fast is not None and not words[0].startswith("#"):
+            actions = np.asarray(self._fast(states, words), np.int64)
+            for i in np.flatnonzero(actions < 0):
+                actions[i] = self._by_rules(states[i], words[int(i)])
+            return actions
+        legal = self.game.legal(states)
+        return np.array([self._find(*row) for row in zip(states, legal, words)], np.int64)
+
+    def _find(self, state, legal, word):
+        if word.startswith("#") and word[1:].isdecimal():
+            action = int(word[1:])
+            return action if action < len(legal) and legal[action] else -1
+        plain = word.rstrip(NOTES) or word
+        known = self._known.setdefault(plain, [])
+        for action in known:
+            if legal[action] and self._text(state, action) == plain:
+                return action
+        named = [action for action in np.flatnonzero(legal).tolist() if self._text(state, action) == plain]
+        if not named:
+            return self._by_rules(state, word)
+        known.append(named[0])
+        return named[0]
+
+    def _by_rules(self, state, word):
+        try:
+            return self.game.text_to_action(state, word)
+        except ValueError:
+            return -1
+
+    def _text(self, state, action):
+        text = self.game.action_to_text(state, action)
+        return text.rstrip(NOTES) or text
+
+
+def replay(game: Game, written: Sequence[WrittenGame], words: MoveWords) -> tuple[Record, list[str]]:
+    """Return (the games that the rules allow, as a record without ids, in order; why each game is left out, "" if it is
+    taken)."""
+    return _Replay(game, written, words).result()
+
+
+class _Replay:
+    def __init__(self, game: Game, written: Sequence[WrittenGame], words: MoveWords):
+        self.game, self.written, self.words = game, written, words
+        self.faults = [one.fault or ("" if one.words else "no moves") for one in written]
+        self.totals = np.array([len(one.words) for one in written], np.int64)  # of moves, passes that are put in too
+        self.says_players = any(one.players for one in written)
+        self.moves = [list(one.words) for one in written]
+        self.outcome = np.zeros(len(written), np.float32)
+        self._rows: list[tuple] = []  # (game numbers [n], states [n, S], actions [n], players [n]) of each ply
+
+    def result(self) -> tuple[Record, list[str]]:
+        """See `replay`."""
+        under_way, states = self._begin()
+        ply = 0
+        while len(under_way):
+            under_way, states = self._step(under_way, states, ply)
+            ply += 1
+        return self._record(), self.faults
+
+    def _begin(self):
+        chosen, states = [], []
+        plain = self.game.initial(1)[0]
+        for k, one in enumerate(self.written):
+            if self.faults[k]:
+                continue
+            try:
+                states.append(self._start(one.start) if one.start else plain)
+                chosen.append(k)
+            except (ValueError, AttributeError):
+                self.faults[k] = "begins at another position"
+        return np.array(chosen, np.int64), np.array(states, self.game.state_dtype).reshape(-1, self.game.state_size)
+
+    def _start(self, text):
+        return self.game.text_to_state(text)
+
+    def _step(self, games, states, ply):
+        """Play the next move of the games with these numbers; return (those that are under way still, their states)."""
+        ended, value = self.game.terminal_at(states, ply)
+        players = self.game.to_play(states)
+        over = self.totals[games] == ply
+        for i in np.flatnonzero(over | ended):
+            if over[i]:
+                self._end(games[i], ended[i], float(value[i]) * (1 - 2 * int(players[i])))
+            else:
+                limit = ply >= self.game.max_plies or self.game.is_cut(states[i])
+                self.faults[games[i]] = (
+                    f"longer than {self.game.max_plies} moves, the limit of this game"
+                    if limit
+                    else f"continues after move {ply}, where the rules end it"
+                )
+        stays = ~(over | ended)
+        games, states, players = games[stays], states[stays], players[stays]
+        if not len(games):
+            return games, states
+        games, states, players = self._in_turn(games, states, players, ply)
+        if not len(games):
+            return games, states
+        actions = self.words.find(states, [self.moves[k][ply] for k in games.tolist()])
+        for i in np.flatnonzero(actions < 0):
+            k = games[i]
+            self.faults[k] = f"illegal move: number {ply + 1}, {self.moves[k][ply][:SHOWN_MAX]}"
+        legal = actions >= 0
+        games, states, actions, players = games[legal], states[legal], actions[legal], players[legal]
+        self._rows.append((games, states, actions, players))
+        return games, self.game.play(states, actions) if len(games) else states
+
+    def _in_turn(self, games, states, players, ply):
+        """Leave out games in which a player moves out of turn, where the file says who moves. A pass that a file leaves
+        out since no other move is legal, as in Othello, is put in."""
+        if not self.says_players:
+            return games, states, players
+        stays = np.ones(len(games), bool)
+        for i, k in enumerate(games.tolist()):
+            said = self.written[k].players
+            passed = len(self.moves[k]) - len(self.written[k].words)
+            if not said or said[ply - passed] == players[i]:
+                continue
+            legal = np.flatnonzero(self.game.legal(states[i : i + 1])[0])
+            if len(legal) == 1 and self.game.sgf_number:
+                self.moves[k].insert(ply, f"#{legal[0]}")
+                self.totals[k] += 1
+            else:
+                self.faults[k] = f"illegal move: number {ply + 1} is out of turn"
+                stays[i] = False
+        return games[stays], states[stays], players[stays]
+
+    def _end(self, k, ended, by_rules):
+        """Set the outcome of game k, whose moves are over. by_rules: its result for the player who began, if the rules
+        have ended it."""
+        said = self.written[k].result
+        if said is None and not ended:
+            self.faults[k] = "no result"
+        elif said is None:
+            self.outcome[k] = by_rules
+        elif ended and np.sign(said) != np.sign(by_rules) and not self._is_counted():
+            self.faults[k] = f"another result: {said:+g}, by the rules {by_rules:+g}"
+        else:
+            self.outcome[k] = said
+
+    def _is_counted(self):
+        """Whether the players agree on what the board is worth, so that rules of programs may say otherwise."""
+        return self.game.lead(self.game.initial(1)) is not None
+
+    def _record(self):
+        taken = np.array([not fault for fault in self.faults], bool)
+        lengths = self.totals * taken
+        offsets = np.cumsum(lengths) - lengths
+        positions = np.zeros(int(lengths.sum()), position_dtype(self.game))
+        values = np.full(len(positions), np.nan, np.float32)
+        for ply, (games, states, actions, players) in enumerate(self._rows):
+            keep = taken[games]
+            at = offsets[games[keep]] + ply
+            positions["ply"][at], positions["state"][at] = ply, states[keep]
+            positions["action"][at], positions["to_play"][at] = actions[keep], players[keep]
+        game_of = np.repeat(np.arange(len(taken)), lengths)
+        sign = 1 - 2 * positions["to_play"].astype(np.float32)
+        positions["value"] = self.outcome[game_of] * sign
+        for k in np.flatnonzero(taken):
+            one = self.written[k]
+            if one.values:
+                plies = [ply for ply in one.values if ply < lengths[k]]
+                at = offsets[k] + np.array(plies, np.int64)
+                said = np.array([one.values[ply] for ply in plies], np.float32)
+                values[at] = said if one.for_mover else said * sign[at]
+        positions["root_value"] = np.where(np.isnan(values), positions["value"], values)
+        positions["weight"], positions["policy_count"] = 1.0, 1
+        policy = np.empty(len(positions), POLICY)
+        policy["action"], policy["probability"] = positions["action"], 1.0
+        rows = np.zeros(int(taken.sum()), GAME)
+        rows["rank"], rows["length"], rows["outcome"] = RANK, lengths[taken], self.outcome[taken]
+        return Record(rows, positions, policy)

@@ -1,0 +1,217 @@
+"""--mode fit: training on the games that a run has, such as imported ones, without self-play.
+
+A fit counts as the training of one iteration. While it is under way, its checkpoints are of that iteration, after the
+steps that were taken; RUN/fit.json says how much of it is done. Every function here is collective but `check`.
+"""
+
+import functools
+import json
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from az_mpi.core import files
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import Refusal
+from az_mpi.run import exchange, held_out, resume, training_phase, weights
+from az_mpi.run.state import Run
+from az_mpi.selfplay.record import Record
+from az_mpi.storage import segment
+from az_mpi.telemetry.summary import losses_text
+from az_mpi.train import schedule
+
+NAME = "fit.json"
+HELD_MAX = 50_000  # positions that are held out, about, at most
+CALL_S, CALL_STEPS_MAX = 5.0, 200  # of the steps between two looks at the clock, about
+
+
+class Task(NamedTuple):
+    """What is asked for: so many epochs, or if that is 0 so many minutes; and the share of games that are held out."""
+
+    epochs: float
+    minutes: float
+    held_out: float
+
+
+def check(folder: Path) -> None:
+    """Raise Refusal if a run has no games. For root."""
+    if not segment.paths(folder / "games"):
+        raise Refusal(
+            f"--mode fit: {folder} holds no games\n  bring some in: python -m az_mpi import FILES --game GAME --logdir "
+            f"{folder}\n  or let the run play first: the same command without --mode fit"
+        )
+
+
+def fit(run: Run, task: Task) -> None:
+    """Train, measure the network on the games that are held out after each epoch, and save the run where self-play
+    continues. Raises Stopped if a signal asked to stop."""
+    resume.restore(run, set_aside=True)
+    work = _Fit(run, task)
+    work.fill()
+    weights.broadcast_weights(run)
+    resume.leave_if_unwritable(run)
+    work.train()
+    work.complete()
+
+
+class _Fit:
+    def __init__(self, run: Run, task: Task):
+        self.run, self.task, self.done = run, task, 0.0
+        progress, files_ = run.progress, run.files
+        found = [[s.iteration, s.num_games, s.num_positions] for s in files_.segments()] if run.world.is_root else None
+        self.found = run.world.share(found)
+        if not self.found:
+            raise Refusal("--mode fit: no segment of this run is whole")
+        told = run.world.share(_told(run.setup.folder) if run.world.is_root else None)
+        if progress.phase == "train" and told and told["iteration"] == progress.iteration:
+            self.done = told["done"]
+        else:
+            newest = max(iteration for iteration, *_ in self.found)
+            progress.iteration = max(newest, progress.iteration)
+        progress.phase, progress.samples_due = "train", 0.0
+        progress.num_games, progress.num_positions = (sum(row[k] for row in self.found) for k in (1, 2))
+        self.num_held = self.num_train = 0
+        self.held = np.empty(0)
+        self.losses: dict[str, float] = {}
+        self.num_steps = 0
+        self.begun = time.monotonic()
+        self.speed_s = 1.0  # of a step
+
+    def fill(self) -> None:
+        """Fill the trainers' windows with the newest games, as many as `replay.window_max` positions, without those
+        that are held out, which all ranks share."""
+        run, setup = self.run, self.run.setup
+        most = setup.config.replay.window_max
+        chosen, num = [], 0
+        for place in reversed(range(len(self.found))):
+            if num < most:
+                chosen.insert(0, place)
+                num += self.found[place][2]
+        share = min(self.task.held_out, HELD_MAX / max(num, 1))
+        segments = run.files.segments() if run.world.is_root else []
+        held = []
+        for place in chosen:
+            record = run.files.games_in(segments[place].path) if run.world.is_root else Record.empty(setup.game)
+            apart = held_out.is_held_out(record.games["id"], share)
+            mine, others = record.select(~apart), record.select(apart)
+            rows = held_out.to_rows(others, setup.game)
+            numbers = (self.num_held + np.arange(len(rows))) % run.world.size
+            held.append(run.world.exchange(rows, numbers, setup.config.exchange.compress))
+            exchange.deal(run, mine, self.num_train)
+            trained, apart_here = run.world.share([len(mine.positions), len(rows)])
+            self.num_train += trained
+            self.num_held += apart_here
+        self.held = np.concatenate(held)
+        if run.training.replay:
+            run.training.replay.forget(self.num_train - most)
+        self.num_train = min(self.num_train, most)
+        if not self.num_train:
+            raise Refusal("--mode fit: all games are held out\n  lower --held_out")
+        run.report.say(
+            "fit: %s of %s in the run, %s held out, for %s",
+            counted(self.num_train, "position"),
+            f"{run.progress.num_positions:,}",
+            f"{self.num_held:,}",
+            f"{self.task.minutes:g} minutes" if self.task.minutes else f"{self.task.epochs:g} epochs",
+        )
+
+    def train(self) -> None:
+        """Train until the epochs or minutes are over."""
+        before, self.begun = self.done, time.monotonic()
+        samples = float(self.done * self.task.epochs * self.num_train)  # that were trained on; of minutes, from 0
+        epoch = int(samples // self.num_train)
+        while self.done < 1 and not self._is_over():
+            end = float((epoch + 1) * self.num_train)
+            if not self.task.minutes:
+                end = min(end, self.task.epochs * self.num_train)
+            trained = self._call(end - samples)
+            samples += trained
+            self.done = self._share_done(before, samples)
+            if not trained or samples >= end - 0.5 or self.done >= 1:
+                epoch += 1
+                self._end_epoch(epoch)
+            if not trained:
+                break
+
+    def _is_over(self):
+        steps = self.run.setup.config.train.max_steps
+        return bool(steps) and self.run.progress.step >= steps
+
+    def _share_done(self, before, samples):
+        """Return the share of the task that is done, the same on every rank."""
+        if self.task.minutes:
+            share = before + (time.monotonic() - self.begun) / 60 / self.task.minutes
+        else:
+            share = samples / (self.task.epochs * self.num_train)
+        share = self.run.world.share(share)
+        return 1.0 if share > 1 - 1e-9 else share
+
+    def _call(self, samples):
+        """Take some of the steps that so many samples need, at least one; return how many samples they had."""
+        run, progress, settings = self.run, self.run.progress, self.run.setup.config.train
+        batch = schedule.batch_size(settings, self.done)
+        fast = min(max(round(CALL_S / self.speed_s), 1), CALL_STEPS_MAX)
+        steps = run.world.share(max(1, min(fast, round(samples / batch))))
+        progress.samples_due, begun = float(steps * batch), time.monotonic()
+        save = functools.partial(_save, run)
+        outcome = training_phase.learn(run, save, self.done)
+        progress.samples_due = 0.0
+        if outcome.num_steps:
+            self.speed_s = max((time.monotonic() - begun) / outcome.num_steps, 1e-4)
+            mine = run.training.learner.iteration_losses() if run.training.learner else {}
+            for name, part in mine.items():
+                self.losses[name] = self.losses.get(name, 0.0) + part * outcome.num_steps
+            self.num_steps += outcome.num_steps
+        if outcome.stop or outcome.failure:
+            self._tell()
+            resume.leave(run, outcome.failure)
+        return outcome.num_steps * batch
+
+    def _end_epoch(self, epoch):
+        run = self.run
+        weights.broadcast_weights(run)
+        parts = run.world.collect(self.losses)
+        values = {name: sum(p.get(name, 0.0) for p in parts) / max(self.num_steps, 1) for name in parts[0]}
+        self.losses, self.num_steps = {}, 0
+        found = held_out.figures(run.world.sum(held_out.sums(run.playing.engine, run.setup.game, self.held)))
+        run.report.metrics.write("fit", run.progress.step, {"epoch": epoch, **values, "held_out": found})
+        run.report.say("epoch %d, step %d: %s", epoch, run.progress.step, losses_text(values) or "no step was taken")
+        run.report.say("  %s", held_out.in_words(found))
+        if self.done < 1:
+            self._tell()
+            _save(run)
+        resume.leave_if_unwritable(run)
+
+    def _tell(self):
+        """Write how much is done, before the checkpoint that it is about."""
+        if self.run.world.is_root and not self.run.files.writes_no_more:
+            path = self.run.setup.folder / NAME
+            text = json.dumps({"iteration": self.run.progress.iteration, "done": self.done}) + "\n"
+            self.run.files.writer.do(path, lambda check: files.write_bytes(path, text.encode(), before=check))
+
+    def complete(self) -> None:
+        """Save the run where the next iteration begins."""
+        run = self.run
+        run.progress.iteration, run.progress.phase = run.progress.iteration + 1, "play"
+        run.mark()
+        resume.save(run)
+        resume.leave_if_unwritable(run)
+        if run.world.is_root:
+            (run.setup.folder / NAME).unlink(missing_ok=True)
+        run.report.say("fit is complete: %s; without --mode fit the same command continues by self-play", run.how_far())
+        run.world.barrier()
+
+
+def _save(run):
+    if resume.save(run):
+        run.report.say("saved: %s", run.how_far())
+
+
+def _told(folder):
+    try:
+        told = files.read_json(folder / NAME)
+        return {"iteration": int(told["iteration"]), "done": min(max(float(told["done"]), 0.0), 1.0)}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
