@@ -92,6 +92,11 @@ class Player:
         return sum(batch.num_simulations for _, batch in self._groups)
 
     @property
+    def under_way(self) -> bool:
+        """Whether evaluations are under way, see `pause`."""
+        return any(batch.under_way for _, batch in self._groups)
+
+    @property
     def num_unfinished(self) -> int:
         """How many games have begun and do not count as finished yet."""
         return int(self.live.sum()) + len(self._ended)

@@ -20,8 +20,8 @@ class Sink:
     """
 
     def write(self, kind: str, time: float, step: int, values: dict[str, Any]) -> None:
-        """Store a record. kind: "train", "iteration", "evaluation", "checkpoint" or "fit". time: seconds since 1970. step:
-        optimiser steps. values: by name, JSON-able; some are dicts, see `flat`."""
+        """Store a record. kind: "train", "iteration", "evaluation", "checkpoint" or "fit". time: seconds since 1970.
+        step: optimiser steps. values: by name, JSON-able; some are dicts, see `flat`."""
         raise NotImplementedError
 
     def close(self) -> None:

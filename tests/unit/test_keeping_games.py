@@ -38,11 +38,11 @@ def test_a_simulation_under_way_is_completed_before_games_continue_or_are_given_
         return by_id(player.take())
 
     player = begun(1)
-    for _ in range(5):  # an odd number: one group's simulation is under way
+    for _ in range(5):
         player.step()
-    assert player._under_way
+    assert player.under_way
     recovery._keep_games(part_of_run(playing={"player": player}, world={"rank": 0}, setup={"config": settings}))
-    assert not player._under_way and player.rank == 0 and player.live.any() != deterministic
+    assert not player.under_way and player.rank == 0 and player.live.any() != deterministic
     if deterministic:
         player.start(player.free(), game_ids(2, 0, np.arange(4)), 2)
     assert games_of(player) == games_of(begun(0))

@@ -234,15 +234,15 @@ def test_a_match_of_two_networks(run, capsys, tmp_path):
     """A rollout search wins against an untrained network; the games that are saved add up to the same."""
     file = tmp_path / "games.pgn"
     status, out = play(
-        capsys, "match", "rollout", f"{run}@000002", "--games", 12, "--simulations", 40, "--json", "--games_file", file
+        capsys, "match", "rollout", f"{run}@000002", "--games", 40, "--simulations", 20, "--json", "--games_file", file
     )
     result = json.loads(out)
-    assert status == 0 and result["num_games"] == result["wins"] + result["draws"] + result["losses"] == 12
-    assert sum(result["as_first"]) == 6 and result["b"].endswith("@000002") and result["score"] > 0.5
+    assert status == 0 and result["num_games"] == result["wins"] + result["draws"] + result["losses"] == 40
+    assert sum(result["as_first"]) == 20 and result["b"].endswith("@000002") and result["score"] > 0.5
     text = file.read_text()
     ends = re.findall(r'White "(.*)"]\n.*\n\[Result "(.*)"]', text)
     wins = sum(white == "rollout" and end == "1-0" or white != "rollout" and end == "0-1" for white, end in ends)
-    assert len(ends) == 12 and wins == result["wins"]
+    assert len(ends) == 40 and wins == result["wins"]
 
 
 def test_a_match_with_itself_and_its_table(run, capsys):
