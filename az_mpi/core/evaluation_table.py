@@ -151,12 +151,16 @@ def store(
 
 
 class Known(NamedTuple):
-    """Where a search finds evaluations that are known, and stores new ones.
+    """Where a search finds evaluations that are known, and stores new ones: a `Table`, without entries if there is no
+    cache, of which each thread has a part.
 
-    table: without entries if there is no cache. parts: int64 [T, 3], `Table.part` for each thread of this process.
-    weights: uint64, is mixed into the keys, so that evaluations by other weights are not found."""
+    parts: int64 [T, 3], `Table.part` for each thread of this process. weights: uint64, is mixed into the keys, so that
+    evaluations by other weights are not found."""
 
-    table: Table
+    keys: np.ndarray
+    oldest: np.ndarray
+    entry: np.ndarray
+    logit: np.ndarray
     parts: np.ndarray
     weights: np.uint64
 
@@ -168,9 +172,14 @@ def parts_of(table: Table, num_threads: int) -> np.ndarray:
     return np.stack([edges[:-1], edges[1:], edges[:-1]], axis=1)
 
 
+def known(table: Table, parts: np.ndarray, weights: np.uint64) -> Known:
+    """Return a table as a search takes it."""
+    return Known(*table[:4], parts, weights)
+
+
 def nothing(num_threads: int) -> Known:
     """Return what a search without a cache is given."""
-    return Known(NO_TABLE, np.zeros((num_threads, 3), np.int64), np.uint64(0))
+    return known(NO_TABLE, np.zeros((num_threads, 3), np.int64), np.uint64(0))
 
 
 NO_TABLE = Table(

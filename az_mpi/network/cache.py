@@ -65,7 +65,7 @@ class CachedEvaluator(NetworkEvaluator):
     def known(self, num_threads: int) -> Known:
         if len(self._parts) != num_threads:
             self._parts = evaluation_table.parts_of(self._table, num_threads)
-        return Known(self._table, self._parts, self._weights)
+        return evaluation_table.known(self._table, self._parts, self._weights)
 
     def count(self, num_positions: int, num_evaluations: int) -> None:
         self.num_positions += num_positions

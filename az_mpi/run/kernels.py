@@ -85,13 +85,16 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     for search in searches:
         search.reset(slots, states, words)
     yield
-    completions = [search.begin(slots) for search in searches]
+    # Self-play of compiled rules does not take these steps; play does, in one thread.
+    stepping = searches[:1] if game.has_entries else searches
+    completions = [search.begin(slots) for search in stepping]
     yield
     for complete in completions:
         complete()
     yield
     search = searches[0]
-    search.run(slots)
+    for one in searches:
+        one.run(slots)
     search.policy(slots), search.value(slots)
     actions = search.choose(slots, np.ones(2))
     yield

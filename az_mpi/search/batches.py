@@ -80,7 +80,7 @@ class CompiledBatch(Batch):
         game = search.game
         self._threads = threads
         self._simulate = simulation_loop.simulate if threads == 1 else simulation_loop.simulate_parallel
-        self._game = loop_memory.Compiled(game.entries, np.ascontiguousarray(game.symmetry_actions), game.max_plies)
+        self._game = loop_memory.Compiled(*game.entries, np.ascontiguousarray(game.symmetry_actions), game.max_plies)
         self._room = loop_memory.scratch(len(search.target), game.num_actions, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
         self._states = np.empty((size, game.state_size), game.state_dtype)
@@ -129,7 +129,7 @@ class CompiledBatch(Batch):
 
     def evaluate(self, slots: np.ndarray) -> None:
         search = self._search
-        cached = len(search.evaluate.known(self._threads).table.keys) > 0
+        cached = len(search.evaluate.known(self._threads).keys) > 0
         rows = self._rows if cached else self._rows[:0]
         states = self._states.view(np.uint8)
         num = simulation_loop.wanted(_in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)

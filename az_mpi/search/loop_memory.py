@@ -21,10 +21,15 @@ NODE_BYTES, EDGE_BYTES = NODE.itemsize, EDGE.itemsize
 
 
 class Compiled(NamedTuple):
-    """A game's rules. entries: the addresses of its functions, `games.entry_points.Entries`; actions int32 [K, A]: its
-    `symmetry_actions`; max_plies: a game is a draw after so many."""
+    """A game's rules: the addresses of its functions, see `games.entry_points.Entries`; actions int32 [K, A]: its
+    `symmetry_actions`; max_plies: a game is a draw after so many. Numba's threads take no tuple in a tuple."""
 
-    entries: tuple
+    apply: int
+    legal_actions: int
+    result: int
+    current_player: int
+    observe: int
+    canonical: int
     actions: np.ndarray
     max_plies: int
 

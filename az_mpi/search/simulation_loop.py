@@ -117,7 +117,7 @@ def complete(trees: tree.Trees, b: int, target: np.ndarray) -> bool:
 def _legal(trees, b, n, game, mine):
     """Write which actions are legal at node n; return how many. If the rules fail, or none is, say that they are
     broken and return 0."""
-    num = call2(game.entries.legal_actions, loop_memory.state_at(trees, b, n), np.int64(mine.legal.ctypes.data))
+    num = call2(game.legal_actions, loop_memory.state_at(trees, b, n), np.int64(mine.legal.ctypes.data))
     if num <= 0:
         mine.told[BROKEN] = b + 1
         return np.int64(0)
@@ -144,7 +144,7 @@ def _complete(trees, b, rule, noise, game, known, evaluated, mine):
     if this.stores:
         mine.value[0] = value
         evaluation_table.store(
-            known.table,
+            known,
             mine.part,
             mine.keys[b],
             legal,
@@ -252,7 +252,7 @@ def _reach_leaves(trees, active, rule, game, known, mine):
             this.row = -1
             this.symmetry = 0
             mine.told[POSITIONS] += 1
-            if len(known.table.keys) > 0:
+            if len(known.keys) > 0:
                 _find_key(trees, b, game, known, mine)
 
 
@@ -262,9 +262,9 @@ def _add_leaf(trees, b, n, e, rule, game, mine):
     there and that was backed up, or the rules are broken."""
     leaf = tree.add_node(trees, b, n, trees.state[b, n], np.int8(0), False, np.float32(0))
     at = loop_memory.state_at(trees, b, leaf)
-    failed = call2(game.entries.apply, at, np.int64(trees.edge[b, e].edge_action)) == FAILED
-    ended = call2(game.entries.result, at, np.int64(mine.value.ctypes.data))
-    player = call1(game.entries.current_player, at)
+    failed = call2(game.apply, at, np.int64(trees.edge[b, e].edge_action)) == FAILED
+    ended = call2(game.result, at, np.int64(mine.value.ctypes.data))
+    player = call1(game.current_player, at)
     value = mine.value[0]
     if failed or ended == FAILED or not -1 <= value <= 1 or not 0 <= player <= 1:
         trees.tree[b].nodes_used -= 1
@@ -291,15 +291,15 @@ def _find_key(trees, b, game, known, mine):
     """Find the key of the leaf of tree b, and ask for the table's entry."""
     this = trees.tree[b]
     at = loop_memory.state_at(trees, b, np.int64(this.leaf))
-    symmetry = call2(game.entries.canonical, at, np.int64(mine.key.ctypes.data))
+    symmetry = call2(game.canonical, at, np.int64(mine.key.ctypes.data))
     if not 0 <= symmetry < len(game.actions):
         mine.told[BROKEN] = b + 1
         symmetry = 0
     this.symmetry = symmetry
     key = max(mine.key[0] ^ known.weights, np.uint64(1))  # 0 marks an empty entry
     mine.keys[b] = key
-    place = np.int64(key & np.uint64(len(known.table.keys) - 1))
-    prefetch(np.int64(known.table.keys.ctypes.data) + place * evaluation_table.SET_BYTES)
+    place = np.int64(key & np.uint64(len(known.keys) - 1))
+    prefetch(np.int64(known.keys.ctypes.data) + place * evaluation_table.SET_BYTES)
 
 
 @inlined()
@@ -314,10 +314,10 @@ def _look_up(trees, active, target, rule, noise, game, known, mine):
             leaf = np.int64(this.leaf)
             logits = mine.logits
             at = np.int64(-1)
-            if len(known.table.keys) > 0:
-                at = evaluation_table.find(known.table, mine.keys[b])
+            if len(known.keys) > 0:
+                at = evaluation_table.find(known, mine.keys[b])
             if at < 0 or not evaluation_table.read(
-                known.table, mine.keys[b], at, game.actions, this.symmetry, mine.logits_bits, mine.value_bits
+                known, mine.keys[b], at, game.actions, this.symmetry, mine.logits_bits, mine.value_bits
             ):
                 this.stage = WAITS
             else:
