@@ -10,6 +10,7 @@ them again. Games begin one after the other before the first turn, so that in ea
 mpirun each rank has a core: `ranks_over_one` is what all ranks play at the same time over what the first plays while
 the others wait. All sides take turns, so that a machine whose speed drifts slows each of them. Where there is a GPU the
 engine runs there, as in a run; the search still has one core, unless --all_cores gives each rank its share of them.
+--engine none takes an engine that answers at once with random numbers: what is left is the program itself.
 """
 
 import itertools
@@ -20,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import numpy as np
 from common import add_network, bare_rate, make_parser, network_of, spread, take_all_cores, take_one_core, tell
 
 from az_mpi.doctor.trial import play_for
@@ -27,6 +29,7 @@ from az_mpi.mpi import placement
 from az_mpi.mpi.world import World
 from az_mpi.network import engines
 from az_mpi.network.cache import network_evaluator
+from az_mpi.network.engines.engine import Engine
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 
@@ -37,7 +40,7 @@ BATCHES_OF_GPUS = (512, 1024, 2048, 4096)
 def main():
     parser = make_parser(__doc__, runs=5)
     add_network(parser)
-    parser.add_argument("--engine", choices=("auto", "openvino", "torch"), default="auto")
+    parser.add_argument("--engine", choices=("auto", "openvino", "torch", "none"), default="auto")
     parser.add_argument("--seconds", type=float, default=15.0, help="of self-play in each of the runs")
     parser.add_argument("--all_cores", action="store_true", help="as a run: the ranks share the cores of the host")
     parser.add_argument("--counts", action="store_true", help="play for ever and print totals, for others/turns.py")
@@ -48,7 +51,10 @@ def main():
         take_one_core(world.local_rank)
     config, game, network = network_of(arguments)
     device = placement.choose_device(world)
-    engine, choice = engines.make(arguments.engine, network, game, device, threads, config.network.precision)
+    if arguments.engine == "none":
+        engine, choice = AtOnce(game), "no engine"
+    else:
+        engine, choice = engines.make(arguments.engine, network, game, device, threads, config.network.precision)
     evaluate = network_evaluator(game, engine, config.network)
     player = Player(config, game, evaluate, world.rank, threads, num_groups=2 if evaluate.in_background else 1)
     engine.prepare(player.batch_max)
@@ -73,6 +79,21 @@ def main():
             {name: spread([f[name] for f in figures]) for name in figures[0]},
             arguments.json,
         )
+
+
+class AtOnce(Engine):
+    """Answers at once: rows of random logits, and random values from -0.3 to 0.3."""
+
+    describe, precision = "at once", "fp32"
+
+    def __init__(self, game):
+        rng = np.random.default_rng(0)
+        self.policy = rng.normal(size=(max(BATCHES_OF_GPUS), game.num_actions)).astype(np.float32)
+        self.value = rng.uniform(-0.3, 0.3, len(self.policy)).astype(np.float32)
+
+    def begin(self, planes):
+        outputs = {"policy": self.policy[: len(planes)], "value": self.value[: len(planes)]}
+        return lambda: outputs
 
 
 def print_counts(player, ids, rank):

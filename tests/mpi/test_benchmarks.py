@@ -35,6 +35,7 @@ TINY = {
     "segments": "--num_games 20 --window 1000 --runs 1",
     "selfplay": "--config_file configs/smoke.json --set search.algorithm=gumbel --seconds 0.3 --runs 2",
     "selfplay of a shipped network": "--weights zoo:connect4 --all_cores --seconds 0.3 --runs 1",
+    "selfplay without a network": "--engine none --seconds 0.3 --runs 1",
     "simulated_cluster": "tests/data/scaling_waiting --ranks 2,64",
     "startup": "--cold_runs 1 --runs 1",
     "test_sets": "mpirun zoo:connect4 tests/data/connect4_positions.txt --simulations 8 --policy",
