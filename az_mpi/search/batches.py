@@ -7,7 +7,7 @@ evaluations. In between moves may be played, and trees may be reset, unless they
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import numpy as np
@@ -80,9 +80,9 @@ class CompiledBatch(Batch):
         game = search.game
         self._threads = threads
         self._simulate = simulation_loop.simulate if threads == 1 else simulation_loop.simulate_parallel
-        self._game = loop_memory.Compiled(
-            *game.entries, actions=np.ascontiguousarray(game.symmetry_actions), max_plies=game.max_plies
-        )
+        addresses: Sequence[int] = game.entries
+        actions = np.ascontiguousarray(game.symmetry_actions)
+        self._game = loop_memory.Compiled._make([*addresses, actions, game.max_plies])
         self._room = loop_memory.scratch(len(search.target), game.num_actions, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
         self._states = np.empty((size, game.state_size), game.state_dtype)
