@@ -152,10 +152,10 @@ def test_all_problems_are_reported_at_once():
 
 def test_the_block_names_file_count_key_value_and_help():
     with pytest.raises(ConfigError) as caught:
-        loads('{"game": "checkers", "seed": -1}', "my.json", {"checkpoint.keep": 0}, {"checkpoint.keep": "--keep"})
+        loads('{"game": "draughts", "seed": -1}', "my.json", {"checkpoint.keep": 0}, {"checkpoint.keep": "--keep"})
     assert str(caught.value).split("\n") == [
         "my.json: 3 problems in the configuration",
-        '  game = "checkers"',
+        '  game = "draughts"',
         f"      allowed: {GAMES.allowed}",
         "  seed = -1",
         "      allowed: a whole number from 0 to 2^63-1",
