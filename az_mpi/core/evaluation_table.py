@@ -130,6 +130,8 @@ def store(
     num = 0
     for a in range(len(legal)):
         num += legal[a]
+    if num > part[1] - part[0]:  # a part of a thread may be small
+        return
     first = part[2] if part[2] + num <= part[1] else part[0]
     k = first
     checksum = _mix(key, value)

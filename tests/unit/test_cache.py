@@ -8,8 +8,10 @@ import tracemalloc
 import numpy as np
 import pytest
 from helpers import make_config, visits_of
+from numba import njit
 
 from az_mpi import games
+from az_mpi.core import evaluation_table
 from az_mpi.games.base import Game
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
@@ -289,3 +291,22 @@ def test_a_batch_begun_before_the_weights_changed_is_not_found_with_the_new_ones
     was = old()[1]
     now = new()[1]
     assert now != was and cached(states)[1] == now and len(engine.asked) == 2
+
+
+def test_an_evaluation_that_does_not_fit_a_threads_part_is_not_stored():
+    """The smallest table has room for one position, which several threads share."""
+    table = evaluation_table.table_of(0, 7)
+    parts = evaluation_table.parts_of(table, 4)
+    before = table.logit.copy()
+    legal, actions, logits = np.ones(7, bool), np.arange(7, dtype=np.int32)[None], np.ones((1, 7), np.uint32)
+    for part in (*parts, table.part):
+        stored = part[1] - part[0] >= 7
+        _store(table, part, legal, actions, logits)
+        assert (evaluation_table.find(table, np.uint64(5)) >= 0) == stored
+        assert stored or (table.logit == before).all()
+    assert len(table.logit) == 7 and stored
+
+
+@njit
+def _store(table, part, legal, actions, logits):
+    evaluation_table.store(table, part, np.uint64(5), legal, actions, 0, logits, 0, np.uint32(3))
