@@ -32,6 +32,7 @@ from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
+from az_mpi.network.evaluators import RolloutEvaluator
 from az_mpi.search import make_play_search, make_search, streams
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
@@ -71,7 +72,7 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     """Call the kernels that self-play, matches and training use by default, with the same types, in PARTS parts of a
     second or two each. parallel: also the kernels of a search with several threads."""
     settings = config.search.model_copy(update={"simulations": 4, "reuse_tree": True})
-    evaluate = CachedEvaluator(game, _Blank(game), num_bytes=0)
+    evaluate = CachedEvaluator(game, _Blank(game), num_bytes=2**16)
     threads = [1, 2] if parallel else [1]
     searches = [make_search(game, evaluate, settings, 2, noise=True, threads=n) for n in threads]
     slots = np.arange(2)
@@ -80,6 +81,7 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     game.terminal(states), game.to_play(states), game.key(states)
     yield
     evaluate(states)
+    RolloutEvaluator(game, [0])(states)
     yield
     words = streams.keyed(config.seed, slots.astype(np.uint64))
     for search in searches:
