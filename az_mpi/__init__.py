@@ -12,19 +12,25 @@ from az_mpi.core import kernel_cache
 __version__ = "1.0.0"
 
 
+# The files with compiled kernels, and the one that says how these are kept.
+KERNELS = (
+    "core/evaluation_table.py",
+    "core/hashing.py",
+    "core/intrinsics.py",
+    "core/kernel_cache.py",
+    "evaluate/compiled_solvers.py",
+    "games/*.py",
+    "network/*.py",
+    "search/*.py",
+    "train/replay.py",
+)
+
+
 def _sources():
-    """Return a hash of the files with compiled kernels, and of the one that says how these are kept. Numba recompiles a
-    kernel when its own file changes, but not when the file of a kernel that it calls does."""
+    """Return a hash of the files KERNELS. Numba recompiles a kernel when its own file changes, but not when the file of
+    a kernel that it calls does."""
     here = Path(__file__).parent
-    patterns = (
-        "core/hashing.py",
-        "core/kernel_cache.py",
-        "games/*.py",
-        "search/*.py",
-        "network/*.py",
-        "train/replay.py",
-    )
-    sources = sorted(path for pattern in patterns for path in here.glob(pattern))
+    sources = sorted(path for pattern in KERNELS for path in here.glob(pattern))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:12]
 
 

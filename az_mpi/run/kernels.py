@@ -72,7 +72,7 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     """Call the kernels that self-play, matches and training use by default, with the same types, in PARTS parts of a
     second or two each. parallel: also the kernels of a search with several threads."""
     settings = config.search.model_copy(update={"simulations": 4, "reuse_tree": True})
-    evaluate = CachedEvaluator(game, _Blank(game), num_bytes=2**16)
+    evaluate = CachedEvaluator(game, _Blank(game), num_bytes=0)
     threads = [1, 2] if parallel else [1]
     searches = [make_search(game, evaluate, settings, 2, noise=True, threads=n) for n in threads]
     slots = np.arange(2)

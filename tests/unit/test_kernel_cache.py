@@ -3,6 +3,7 @@
 import importlib
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import numba
 import pytest
 
+import az_mpi
 from az_mpi.core import kernel_cache, own_modules
 
 ROOT = Path(__file__).parents[2]
@@ -35,6 +37,16 @@ def cache(monkeypatch, tmp_path):
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(folder))
     monkeypatch.setattr(kernel_cache, "failure", None)
     return folder
+
+
+def test_the_caches_name_depends_on_every_file_that_defines_kernels():
+    """Else code that was compiled from an older file of a kernel that is called would be used."""
+    package = ROOT / "az_mpi"
+    listed = {path for pattern in az_mpi.KERNELS for path in package.glob(pattern)}
+    makers = re.compile(r"^\s*@(njit|inlined|uncounted|intrinsic|overload|cfunc)\b", re.MULTILINE)
+    defining = {path for path in package.rglob("*.py") if makers.search(path.read_text())}
+    assert len(defining) > 20 and not defining - listed
+    assert all(list(package.glob(pattern)) for pattern in az_mpi.KERNELS)
 
 
 def forget(path):
