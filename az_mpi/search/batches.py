@@ -7,7 +7,8 @@ evaluations. In between moves may be played, and trees may be reset, unless they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import numpy as np
@@ -80,9 +81,6 @@ class CompiledBatch(Batch):
         game = search.game
         self._threads = threads
         self._simulate = simulation_loop.simulate if threads == 1 else simulation_loop.simulate_parallel
-        addresses: Sequence[int] = game.entries
-        actions = np.ascontiguousarray(game.symmetry_actions)
-        self._game = loop_memory.Compiled._make([*addresses, actions, game.max_plies])
         self._room = loop_memory.scratch(len(search.target), game.num_actions, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
         self._states = np.empty((size, game.state_size), game.state_dtype)
@@ -90,6 +88,13 @@ class CompiledBatch(Batch):
         self._evaluation: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
         self._evaluated = loop_memory.Evaluated(np.empty((0, game.num_actions), np.float32), np.empty(0, np.float32))
         self._num_evaluations = 0
+
+    @cached_property
+    def _game(self):
+        """The rules, which are compiled when they are first needed: until then one rank may compile them for others."""
+        game = self._search.game
+        actions = np.ascontiguousarray(game.symmetry_actions)
+        return loop_memory.Compiled._make([*game.entries, actions, game.max_plies])
 
     @property
     def under_way(self) -> bool:

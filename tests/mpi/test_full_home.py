@@ -26,7 +26,7 @@ def full_home(tmp_path, monkeypatch):
     kernels.mkdir()
     for folder in Path(os.environ["NUMBA_CACHE_DIR"]).glob("*_*/"):
         if folder.name.partition("_")[0] in PACKAGES:
-            shutil.copytree(folder, kernels / folder.name, ignore=shutil.ignore_patterns("mnk._play-*"))
+            shutil.copytree(folder, kernels / folder.name, ignore=shutil.ignore_patterns("tree.reset-*"))
     with suppress(OSError), open(home / "ballast", "wb", buffering=0) as file:
         while file.write(bytes(4096)):
             pass
