@@ -17,7 +17,7 @@ pytestmark = pytest.mark.mpi
 # in the last report; root hangs; a whole mpirun is killed; a job is asked to stop. The nightly tests also have the
 # faults that the next test has in one job, and a full disk (105), which tests/cluster has too.
 # Each fault is early enough in its phase to happen on a machine of any speed.
-SEEDS = (*map(slow, (8, 105, 239, 1801)), 9, 16, 101, 111, 126, 734)
+SEEDS = (*map(slow, (8, 105, 239, 1801)), 9, 16, 101, 126, 543, 734)
 
 
 @pytest.mark.timeout(600)
