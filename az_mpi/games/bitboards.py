@@ -118,7 +118,8 @@ class BitboardGame(PositionGame):
 
     def board(self, state: np.ndarray) -> Board:
         states = np.ascontiguousarray(state)[None]
-        stones = [[holds(states[0], p * self.words, cell) for cell in range(self.cells)] for p in range(2)]
+        cells = np.arange(self.cells)
+        stones = [holds.py_func(states[0], p * self.words, cells) for p in range(2)]  # plain NumPy, for all at once
         players = owners(np.array(stones, np.uint8).reshape(2, self.rows, self.columns), self.to_play(states)[0])
         won = self.winning_cells(players) if self.terminal(states)[0][0] else ()
         return Board(players, (), self.shape, *self.labels, edges=self.edges, won=won)
