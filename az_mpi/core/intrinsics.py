@@ -7,17 +7,36 @@ import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
+from numba.core.types.misc import unliteral
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
 STACK_FLOATS = 2**15  # of `floats_on_stack`: one for each action that a game may have
 
 # Numba counts references to arrays in atomic operations, for each array that a function is given: here more time than
-# all the rest of a search. These compile functions that count none, so they cannot make arrays. `inlined` ones are not
-# called: a call would pass each part of each array.
+# all the rest of a search. These compile functions that count none, so they cannot make arrays.
 UNCOUNTED = {"nogil": True, "_nrt": False}
-uncounted = functools.partial(njit, cache=True, **UNCOUNTED)
-inlined = functools.partial(njit, cache=True, forceinline=True, **UNCOUNTED)
+_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def _compiled_once(**options):
+    """Return a decorator like Numba's njit(**options), for functions that compiled code calls. Numba would compile such
+    a function once more for each constant that it is called with."""
+
+    def decorate(function):
+        dispatcher = njit(cache=True, **UNCOUNTED, **options)(function)
+        find = dispatcher.get_call_template
+        dispatcher.get_call_template = lambda args, kws: find([unliteral(kind) for kind in args], kws)
+        return dispatcher
+
+    return decorate
+
+
+# Python may call `uncounted` functions; only compiled code calls `inner` ones, which take half as long to compile, and
+# `inlined` ones, which are not called there: a call would pass each part of each array.
+uncounted = _compiled_once
+inner = functools.partial(_compiled_once, **_INNER)
+inlined = functools.partial(_compiled_once, forceinline=True, **_INNER)
 _POWERS = (2.0 ** np.arange(-127, 1)).astype(np.float32)
 _LOG2_E = np.float32(1.44269504)
 _LN_2, _LN_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)  # in two parts: i times the first is exact

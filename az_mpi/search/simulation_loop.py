@@ -15,7 +15,7 @@ from numba import njit, prange
 
 from az_mpi.core import evaluation_table
 from az_mpi.core.evaluation_table import Known
-from az_mpi.core.intrinsics import call1, call2, inlined, prefetch, uncounted
+from az_mpi.core.intrinsics import call1, call2, inlined, inner, prefetch, uncounted
 from az_mpi.search import loop_memory, root, simulation, tree
 from az_mpi.search.loop_memory import BROKEN, GROUP, NEEDED, POSITIONS, SIMULATIONS, Compiled, Evaluated, Mine, Scratch
 from az_mpi.search.simulation import EVALUATE, KNOWN
@@ -65,7 +65,7 @@ def simulate_parallel(
         _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t, first, last)
 
 
-@uncounted()
+@inner()
 def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t, first, last):
     """Do what `simulate` does for slots[first:last], as thread t."""
     told = room.told[t]

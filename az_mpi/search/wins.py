@@ -82,4 +82,4 @@ def _add_wins(
             edge.edge_child = tree.add_node(trees, b, np.int64(0), states[best], player[best], True, value[best])
             trees.path[b, 0] = edges[best]
             trees.tree[b].path_length = 1
-            simulation.backup(trees, b, edge.edge_child, value[best], rule, True)
+            simulation.backup(trees, b, np.int64(edge.edge_child), value[best], rule, True)
