@@ -11,6 +11,7 @@ from numba.core.types.misc import unliteral
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+FAILED = -(2**40)  # what a function of a game, called by its address, returns if its own code raised an exception
 STACK_FLOATS = 2**15  # of `floats_on_stack`: one for each action that a game may have
 
 # Numba counts references to arrays in atomic operations, for each array that a function is given: here more time than

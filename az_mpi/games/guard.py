@@ -16,7 +16,8 @@ import numpy as np
 
 from az_mpi.core.own_modules import failure
 from az_mpi.core.problems import OwnCodeError, Refusal
-from az_mpi.games.base import ACTIONS_MAX, Board, Game
+from az_mpi.games.base import ACTIONS_MAX, Game
+from az_mpi.games.board_data import Board
 from az_mpi.games.state_text import in_state
 
 CURE = "docs/games.md says what each method returns, and `python -m az_mpi check-game NAME` checks a game"

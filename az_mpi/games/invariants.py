@@ -8,7 +8,8 @@ import copy
 import numpy as np
 
 from az_mpi.games import perspective
-from az_mpi.games.base import NO_CELL, NOBODY, Game
+from az_mpi.games.base import Game
+from az_mpi.games.board_data import NO_CELL, NOBODY
 from az_mpi.games.guard import BrokenRules, guarded
 from az_mpi.games.perspective import Seen
 from az_mpi.games.random_games import random_actions

@@ -19,7 +19,8 @@ import psutil
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.games import openspiel_boards
-from az_mpi.games.base import Board, Game, require
+from az_mpi.games.base import Game, require
+from az_mpi.games.board_data import Board
 from az_mpi.games.openspiel_chess import (
     OTHER_VIEW,
     SIDEWAYS,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from az_mpi.games.base import NO_CELL, NO_FIGURES, NOBODY, Board
+from az_mpi.games.board_data import NO_CELL, NO_FIGURES, NOBODY, Board
 from az_mpi.games.piece_figures import CHESS, CROWNED
 from az_mpi.games.winning_cells import Cells, chain, lines
 

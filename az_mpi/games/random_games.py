@@ -9,9 +9,9 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.core.intrinsics import call1, call2
+from az_mpi.core.intrinsics import FAILED, call1, call2
 from az_mpi.games.base import Game
-from az_mpi.games.entry_points import FAILED, Entries
+from az_mpi.games.entry_points import Entries
 from az_mpi.games.position_game import PositionGame
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the step of SplitMix64

@@ -11,7 +11,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from az_mpi.games.base import Board
+    from az_mpi.games.board_data import Board
     from az_mpi.report.samples import Sample
 
 CELL, LABEL, RIM = 24, 16, 5  # of a cell, of the names beside the board, of coloured edges, in the picture's units

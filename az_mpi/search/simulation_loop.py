@@ -15,13 +15,11 @@ from numba import njit, prange
 
 from az_mpi.core import evaluation_table
 from az_mpi.core.evaluation_table import Known
-from az_mpi.core.intrinsics import call1, call2, inlined, inner, prefetch, uncounted
+from az_mpi.core.intrinsics import FAILED, call1, call2, inlined, inner, prefetch, uncounted
 from az_mpi.search import loop_memory, root, simulation, tree
 from az_mpi.search.loop_memory import BROKEN, GROUP, NEEDED, POSITIONS, SIMULATIONS, Compiled, Evaluated, Mine, Scratch
 from az_mpi.search.simulation import EVALUATE, KNOWN
 from az_mpi.search.tree import IDLE, LEAF, NO_CHILD, UNDECIDED, WAITS
-
-FAILED = -1  # what a function of the game returns when its own code raised an exception
 
 
 @uncounted()

@@ -5,7 +5,7 @@ import pytest
 
 from az_mpi import games
 from az_mpi.games import openspiel_boards
-from az_mpi.games.base import NO_CELL, NOBODY
+from az_mpi.games.board_data import NO_CELL, NOBODY
 
 pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
 

@@ -17,7 +17,8 @@ from az_mpi import __main__ as commands
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.config.load import Config
-from az_mpi.games.base import NO_CELL, NOBODY, Board, board_after
+from az_mpi.games.base import board_after
+from az_mpi.games.board_data import NO_CELL, NOBODY, Board
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.report import board, curve, html_report, run_data, samples
 from az_mpi.selfplay.player import Player
