@@ -90,13 +90,13 @@ class Search(puct.Search):
         """Do nothing: its priors have no noise."""
 
     def _policy(self, slots):
-        return _policy(self.trees, slots, self.rule)
+        return _policy(self._in_bytes, slots, self.rule)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else what the
         improved policy expects. The mean over simulations, which PUCT takes, would count the actions that halving
         drops."""
-        return _value(self.trees, slots, self.rule)
+        return _value(self._in_bytes, slots, self.rule)
 
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Return an action for each slot, int64 [n]: of those most visited in the round, the one with the largest
@@ -104,7 +104,7 @@ class Search(puct.Search):
 
         temperature: float [n]. Below 1 the Gumbel number counts times the temperature, and all actions of the round are
         compared, as noise chose the most visited ones: a sample of the improved policy at about that temperature."""
-        return self._wins_first(slots, _choose(self.trees, slots, self.rule, temperature))
+        return self._wins_first(slots, _choose(self._in_bytes, slots, self.rule, temperature))
 
 
 @overload(simulation.choose_edge, jit_options=UNCOUNTED)

@@ -56,6 +56,13 @@ class Search:
             else (simulation.select_parallel, simulation.complete_parallel)
         )
 
+    @property
+    def _in_bytes(self):
+        return tree.in_bytes(self.trees)
+
+    def _bytes_of(self, states):
+        return np.ascontiguousarray(states, self.game.state_dtype).view(np.uint8)
+
     def _make_rule(self):
         settings = self.settings
         exploration = puct_rule.exploration_table(settings)
@@ -120,7 +127,8 @@ class Search:
     def begin(self, slots: np.ndarray) -> Callable[[], None]:
         """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
         in between. Until then nothing else may use these slots."""
-        slots, nodes, actions, states, num_leaves = self._select(self.trees, slots, self.rule, self.root_noise)
+        slots, nodes, actions, states, num_leaves = self._select(self._in_bytes, slots, self.rule, self.root_noise)
+        states = states.view(self.game.state_dtype)
         states[:num_leaves] = self.game.play(states[:num_leaves], actions[:num_leaves])
         plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
         leaves = self._begin_evaluation(nodes, actions, states, plies)
@@ -138,10 +146,10 @@ class Search:
             self.step(np.array([slot]))
             return
         nodes, actions, states, paths = simulation.select_several(
-            self.trees, slot, leaves_max, self.rule, self.root_noise
+            self._in_bytes, slot, leaves_max, self.rule, self.root_noise
         )
         if len(nodes):
-            states = self.game.play(states, actions)
+            states = self.game.play(states.view(self.game.state_dtype), actions)
             plies = self.trees.tree["root_ply"][slot] + paths[:, 0]
             leaves = self._begin_evaluation(nodes, actions, states, plies)
             self._complete_with_room(simulation.complete_several, slot, paths, leaves())
@@ -160,15 +168,15 @@ class Search:
             logits = np.empty(legal.shape, np.float32)
             if evaluation:  # `value` has the results of games that ended; these are the others
                 logits, value[live] = fitting(evaluation(), legal.shape, self.evaluate)
-            return simulation.Leaves(nodes, actions, states, player, ended, value, logits, legal)
+            return simulation.Leaves(nodes, actions, self._bytes_of(states), player, ended, value, logits, legal)
 
         return leaves
 
     def _complete_with_room(self, kernel, *simulations):
         """Complete simulations by a kernel of simulation.py, in trees that have room for their edges."""
-        if needed := kernel(self.trees, *simulations, self.rule, self.root_noise):  # no room: nothing was changed
+        if needed := kernel(self._in_bytes, *simulations, self.rule, self.root_noise):  # no room: nothing was changed
             self.trees = tree.widened(self.trees, needed)
-            kernel(self.trees, *simulations, self.rule, self.root_noise)
+            kernel(self._in_bytes, *simulations, self.rule, self.root_noise)
 
     def run(self, slots: np.ndarray) -> None:
         """Simulate until every slot's search is complete."""
@@ -203,12 +211,12 @@ class Search:
         return nums, actions, probabilities
 
     def _policy(self, slots):
-        return puct_rule.policy(self.trees, slots, self.rule)
+        return puct_rule.policy(self._in_bytes, slots, self.rule)
 
     def surprise(self, slots: np.ndarray, targets: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         """Return how far the network's policy is from the policy targets of `policy`, float32 [n], see `root.surprise`.
         Needs `keep_priors`."""
-        return root.surprise(self.trees, slots, *targets, self._kept)
+        return root.surprise(self._in_bytes, slots, *targets, self._kept)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else the mean."""
@@ -219,16 +227,18 @@ class Search:
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
         temperature: float [n]."""
-        return self._wins_first(slots, puct_rule.choose(self.trees, slots, temperature, self.streams, self.rule))
+        return self._wins_first(slots, puct_rule.choose(self._in_bytes, slots, temperature, self.streams, self.rule))
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""
         before = self.trees.state[slots, 0]
         self.trees.tree["root_ply"][slots] += 1
-        kept = root.advance(self.trees, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
+        kept = (
+            root.advance(self._in_bytes, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
+        )
         self._start(slots[~kept], self.game.play(before[~kept], actions[~kept]))
         self._begin_search(slots)
 
     def _start(self, slots, states):
         ended, value = self.game.terminal_at(states, self.trees.tree["root_ply"][slots])
-        tree.reset(self.trees, slots, states, self.game.to_play(states), ended, value)
+        tree.reset(self._in_bytes, slots, self._bytes_of(states), self.game.to_play(states), ended, value)

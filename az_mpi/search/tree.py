@@ -116,6 +116,12 @@ def widened(trees: Trees, needed: int) -> Trees:
     return trees._replace(edge=edge)
 
 
+def in_bytes(trees: Trees) -> Trees:
+    """Return the same trees with states as bytes, uint8 [B, N, S bytes]. Kernels take them so: they are compiled once
+    for the states of all games."""
+    return trees._replace(state=trees.state.view(np.uint8))
+
+
 @inner()
 def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.ndarray) -> int:
     """Return the largest number of edges of one of the trees `slots` after its new leaf is expanded; 0 if all have

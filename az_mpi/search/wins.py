@@ -25,13 +25,14 @@ def prove_wins(trees: tree.Trees, slots: np.ndarray, game: Game, rule: tuple, wi
     wins[slots] = NO_WIN
     at_once = max(STATES_AT_ONCE // game.num_actions, 1)
     for k in range(0, len(slots), at_once):
-        rows, edges, actions = _edges_of_roots(trees, slots[k : k + at_once])
+        rows, edges, actions = _edges_of_roots(tree.in_bytes(trees), slots[k : k + at_once])
         if len(rows):
             states = game.play(trees.state[rows, 0], actions)
             ended, value = game.terminal(states)
             player = game.to_play(states)
             won = ended & (np.where(player == trees.player[rows, 0], value, -value) >= WIN)
-            _add_wins(trees, rows[won], edges[won], states[won], player[won], value[won], rule, wins)
+            of_wins = np.ascontiguousarray(states[won], game.state_dtype).view(np.uint8)
+            _add_wins(tree.in_bytes(trees), rows[won], edges[won], of_wins, player[won], value[won], rule, wins)
 
 
 @njit(cache=True, nogil=True)
