@@ -1,42 +1,37 @@
-"""Exact solvers of small problems, to compare searches and networks with."""
-
-from itertools import combinations
+"""Exact values of small games of every kind, by searching all of the game: expectimax and max^n."""
 
 import numpy as np
 
-
-def shortest_tour(points):
-    """Return the length of the shortest round tour through points, [n, 2], n up to 14, by Held and Karp (1962)."""
-    n = len(points)
-    distance = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
-    best = {(frozenset([k]), k): distance[0, k] for k in range(1, n)}
-    for size in range(2, n):
-        for visited in map(frozenset, combinations(range(1, n), size)):
-            for last in visited:
-                before = visited - {last}
-                best[visited, last] = min(best[before, k] + distance[k, last] for k in before)
-    return min(best[frozenset(range(1, n)), k] + distance[k, 0] for k in range(1, n))
+from az_mpi.core.players import CHANCE
+from az_mpi.games.base import results
 
 
-def solve_pig(goal, sweeps=2000, within=1e-12):
-    """Return the probability that the player to move wins Pig, float64 [goal, goal, goal + 6]: of the own points, the
-    other's, and the total of this turn; and whether to hold is at least as good there, bool, by value iteration (Neller
-    and Presser 2004). A total that reaches the goal has won."""
-    own, total = np.arange(goal)[:, None, None], np.arange(goal + 6)[None, None]
-    won = np.broadcast_to(own + total >= goal, (goal, goal, goal + 6))
-    chance = np.where(won, 1.0, 0.5)
-    for _ in range(sweeps):
-        turned = np.concatenate([chance, np.ones((1, goal, goal + 6))])[:, :, 0]  # [own, other] at a turn's beginning
-        other = 1 - turned[:goal].T  # that of a player whose turn ends with nothing: the other one is to move
-        throw = np.zeros_like(chance) + other[:, :, None] / 6
-        for eyes in range(2, 7):
-            ahead = np.minimum(np.arange(goal + 6) + eyes, goal + 5)
-            throw += np.where(own + total + eyes >= goal, 1.0, chance[:, :, ahead]) / 6
-        held = np.minimum(own + total, goal - 1)
-        hold = 1 - turned[np.arange(goal)[None, :, None], held]
-        hold = np.where(total > 0, hold, 0.0)
-        after = np.where(won, 1.0, np.maximum(throw, hold))
-        if np.abs(after - chance).max() < within:
-            break
-        chance = after
-    return after, hold >= throw
+def values(game, state, known=None, plies=0):
+    """Return the values of all players in a state under best play, float64 [players]: each player takes its first best
+    move. known: {state: values}, of this game."""
+    known = {} if known is None else known
+    key = state.tobytes(), plies
+    if key not in known:
+        known[key] = _values(game, state, known, plies)
+    return known[key]
+
+
+def _values(game, state, known, plies):
+    ended, result = results(game, state[None])
+    if ended[0]:
+        return result[0].astype(float)
+    if plies >= game.max_plies:
+        return result[0].astype(float) if game.num_players == 1 else np.zeros(game.num_players)
+    player = game.to_play(state[None])[0]
+    if player == CHANCE:
+        chances = game.chances(state[None])[0].astype(float)
+        outcomes = np.flatnonzero(chances)
+        return chances[outcomes] @ after(game, state, outcomes, known, plies)
+    moves = after(game, state, np.flatnonzero(game.legal(state[None])[0]), known, plies)
+    return moves[np.argmax(moves[:, player])]
+
+
+def after(game, state, moves, known, plies=0):
+    """Return the values after each of these moves, float64 [moves, players]."""
+    states = game.play(np.repeat(state[None], len(moves), axis=0), moves)
+    return np.array([values(game, one, known, plies + 1) for one in states])

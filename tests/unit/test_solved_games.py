@@ -4,7 +4,7 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from exact import shortest_tour, solve_pig
+from solved import shortest_tour, solve_pig
 from kinds import Pig
 
 from az_mpi import games
