@@ -6,7 +6,7 @@ from typing import Any
 
 from az_mpi.core.printing import counted
 from az_mpi.evaluate import rating
-from az_mpi.evaluate.arena import MatchResult
+from az_mpi.evaluate.tally import MatchResult
 from az_mpi.plan.variants import Variant
 from az_mpi.telemetry import metrics
 from az_mpi.telemetry.summary import evaluation_lines

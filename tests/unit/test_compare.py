@@ -10,7 +10,7 @@ import pytest
 
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import rating
-from az_mpi.evaluate.arena import MatchResult
+from az_mpi.evaluate.tally import MatchResult
 from az_mpi.launch import hosts, mpi_job
 from az_mpi.plan import compare_command, figures, jobs, variants
 from az_mpi.plan.compare_command import main
