@@ -6,6 +6,7 @@ same time. The opponents move alternately, each in all games in which it is to m
 many trees as possible.
 """
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -105,8 +106,12 @@ def play_games(
     for done in range(0, len(indices), GAMES_AT_ONCE):
         part = indices[done : done + GAMES_AT_ONCE]
         table = _Table(game, players, starts.pick(part // game.num_players), part, dice or Dice(0), on_game)
-        played += table.play(lambda num, done=done: on_progress(done + num, len(indices)))
+        played += table.play(functools.partial(_tell, on_progress, done, len(indices)))
     return played
+
+
+def _tell(on_progress, done, total, num):
+    on_progress(done + num, total)
 
 
 class _Table:

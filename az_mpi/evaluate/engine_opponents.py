@@ -37,7 +37,7 @@ class EnginePlayer(Opponent):
                 raise ValueError(f"{name} is {value!r}; allowed: a number of at least 0")
         if game.num_players != 2 or game.num_outcomes:
             raise Refusal(
-                f"{self.protocol} is of games of two players without chance moves; {kind_of(game)}\n"
+                f'"{self.protocol}" plays games of two players without chance moves; {kind_of(game)}\n'
                 "  take this opponent out; random, greedy and rollout play every game"
             )
         if not isinstance(command, str):

@@ -168,14 +168,14 @@ class Match:
         sets = self._num_sets()
         at_once = PAIRS_TIMED if given.seconds else PAIRS_IN_TEST if given.sprt else PAIRS_AT_ONCE
         starts = self._starts(sets, seed)
-        sides = [(player, None) for player in players] if len(self.played) == 2 else [tuple(players)]
+        sides = [(player, None) for player in players] if len(self.played) == 2 else [(players[0], players[1])]
         done = 0
         while done < sets and not self.verdict:
             num = min(at_once * world.size, sets - done)
             mine = arena.games_of(world, num, done, self.game.num_players)
-            for kept, pair in zip(self.round, sides):
+            for kept, (ours, theirs) in zip(self.round, sides):
                 ended = functools.partial(self._ended, kept)
-                arena.play_games(self.game, *pair, starts, mine, on_game=ended, dice=Dice(seed))
+                arena.play_games(self.game, ours, theirs, starts, mine, on_game=ended, dice=Dice(seed))
             self._exchange()
             done += num
             self._judge()

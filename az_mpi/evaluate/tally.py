@@ -78,7 +78,8 @@ def tally(game: Game, played: Sequence[Played]) -> MatchResult | Shares | Scores
         pairs = _whole_sets(played, 2) if game.num_outcomes else []
         scores = [sum(0.5 + 0.5 * np.sign(one.result) for one in pair) / 2 for pair in pairs]
         results = [sum(one.result for one in pair) / 2 for pair in pairs]
-        return MatchResult(*map(tuple, count(played).tolist()), tuple(map(float, scores)), tuple(map(float, results)))
+        as_first, as_second = map(tuple, count(played).tolist())
+        return MatchResult(as_first, as_second, tuple(map(float, scores)), tuple(map(float, results)))
     sets = _whole_sets(played, game.num_players)
     shape = len(sets), game.num_players
 
