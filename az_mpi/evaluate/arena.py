@@ -22,6 +22,7 @@ from az_mpi.games.base import Game, of_players
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import World, split_evenly
 
+SEEDS = (0,)  # of the games of one player that are compared: the same in every iteration and in every run
 GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
 OnProgress = Callable[[int, int], None]  # called with how many are done, and of how many
 
@@ -182,7 +183,7 @@ class _Table:
             self.moves[slot].append(action)
         states = self.states[slots]
         ended, value = game.terminal_at(states, np.array([len(self.moves[slot]) for slot in slots]))
-        results = of_players(game, value, game.to_play(states)) + 0.0  # without negative zeros
+        results = of_players(game.num_players, value, game.to_play(states)) + 0.0  # without negative zeros
         for k in np.flatnonzero(ended):
             self._end(slots[k], results[k])
 

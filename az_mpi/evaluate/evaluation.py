@@ -10,7 +10,7 @@ import numpy as np
 from az_mpi.config.schema import Config, Evaluate, Selfplay
 from az_mpi.core.problems import Refusal, reworded
 from az_mpi.core.registry import OPPONENTS, SOLVERS, parse
-from az_mpi.evaluate.arena import play_match, plies_of
+from az_mpi.evaluate.arena import SEEDS, play_match, plies_of
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
@@ -20,7 +20,6 @@ from az_mpi.games.base import Game, kind_of
 from az_mpi.mpi.world import World
 from az_mpi.network.evaluators import Evaluator
 
-SEEDS = (0,)  # of the games of one player: the same in every iteration and in every run
 OPPONENTS_OF_ONE = "best", "random", "greedy"  # in place of the default: random games say little of a long puzzle
 
 

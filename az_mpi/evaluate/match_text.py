@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from az_mpi.core.printing import counted
+from az_mpi.core.printing import bounds, counted
 
 if TYPE_CHECKING:
     from az_mpi.evaluate.arena import Played
@@ -90,13 +90,6 @@ def _of_one(result):
 
 def _mean_result(result):
     return f"mean result of A {result['mean_result']:+.3f}{bounds(result, 'mean_result')} (95 %)"
-
-
-def bounds(found: dict[str, Any], name: str) -> str:
-    """Return the ends of the interval of a number without bounds, in brackets, with a space before them; "" if a single
-    game gives none."""
-    low, high = found[f"{name}_low"], found[f"{name}_high"]
-    return "" if low is None else f" [{low:+.5g}, {high:+.5g}]"
 
 
 def _of_test(sprt):

@@ -138,7 +138,7 @@ def _gains(game, states, mover):
         scores = game.score(states)
         gains = np.array(value if scores is None else scores, np.float64)
     else:
-        results = of_players(game, value, game.to_play(states))
+        results = of_players(game.num_players, value, game.to_play(states))
         gains = np.where(ended, results[np.arange(len(states)), mover], 0.0).astype(np.float64)
     drawn = np.flatnonzero(chance.due(game, states) & ~ended)
     if len(drawn):

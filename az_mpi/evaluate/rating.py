@@ -34,9 +34,15 @@ def interval_of_sets(sets: Sequence[float]) -> tuple[float, float]:
     The games of a set, which have the same dice, are not independent of each other; sets are. Two sets are added, one
     that scored 0 and one that scored 1, so that the interval is of use with few sets too, and with sets that are all
     alike: what Agresti and Coull (1998, "Approximate is better than exact") propose for proportions."""
-    more = np.array([*sets, 0.0, 1.0])
-    half = Z_95 * more.std() / math.sqrt(len(more))
-    return max(0.0, float(more.mean() - half)), min(1.0, float(more.mean() + half))
+    num = len(sets) + 2
+    mean = (sum(sets) + 1) / num
+    half = Z_95 * math.sqrt(variance_of_sets(sets) / num)
+    return max(0.0, mean - half), min(1.0, mean + half)
+
+
+def variance_of_sets(sets: Sequence[float]) -> float:
+    """Return the variance of the scores of sets, with the two sets that `interval_of_sets` adds."""
+    return float(np.var([*sets, 0.0, 1.0]))
 
 
 def interval_of_mean(mean: float, deviation: float, num: int) -> tuple[float | None, float | None]:
@@ -175,12 +181,15 @@ def connected(pairs: Sequence[tuple[str, str]], first: str) -> set[str]:
     return found
 
 
-def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def bradley_terry(points: np.ndarray, spread: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return (Elo float64 [n], its standard error float64 [n]) of n players; the first one has 0, without error.
 
     points: float64 [n, n], what player i scored against j, a draw as 0.5 for both. All players must be linked by
     matches. Each match counts one drawn game more than was played, so that no rating is infinite. The maximum of the
     likelihood by Newton's method (Bradley and Terry 1952); the errors are from its curvature there.
+
+    spread: float64 [n, n], the variance of what i scored against j, where it is known because their games come in sets
+    that are not independent; nan elsewhere. The errors are then those of a "sandwich" (Huber 1967).
     """
     points = points + ((points + points.T) > 0) * 0.5
     games = points + points.T
@@ -193,6 +202,9 @@ def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         strength[1:] += np.clip(step, -1, 1)
         if np.abs(step).max(initial=0) < 1e-9:
             break
-    errors = np.sqrt(np.concatenate([[0], np.diag(np.linalg.inv(curvature[1:, 1:]))]))
+    inverse = np.linalg.inv(curvature[1:, 1:])
+    varied = weights if spread is None else np.where(np.isnan(spread), weights, spread)
+    scatter = np.diag(varied.sum(axis=1)) - varied
+    errors = np.sqrt(np.concatenate([[0], np.diag(inverse @ scatter[1:, 1:] @ inverse)]))
     scale = 400 / math.log(10)
     return scale * strength, scale * errors

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from az_mpi.core.printing import counted
+from az_mpi.core.printing import bounds, counted
 
 
 def loss_names(records: list[dict[str, Any]]) -> list[str]:
@@ -29,7 +29,11 @@ def iteration_line(values: dict[str, Any]) -> str:
     if "cache_hit_rate" in values:
         positions += f", {100 * values['cache_hit_rate']:.0f} % from the cache"
     if "mean_length" in values:
-        positions += f", length {values['mean_length']:.1f}, first player scores {values['first_player_score']:.2f}"
+        positions += f", length {values['mean_length']:.1f}"
+    if "first_player_score" in values:
+        positions += f", first player scores {values['first_player_score']:.2f}"
+    if "mean_result" in values:  # of one player
+        positions += f", mean result {values['mean_result']:+.3f}"
     losses = ", ".join(filter(None, [counted(values["num_steps"], "step"), losses_text(values)]))
     times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
@@ -102,13 +106,6 @@ def _relative(mean, best):
     below = best["score_mean"] - mean
     share = f" or {100 * below / abs(best['score_mean']):.2g} %" if best["score_mean"] else ""
     return f"{below:.5g}{share} more than the network's; reached on {best['same']} of {best['num_games']}"
-
-
-def bounds(found: dict[str, Any], name: str, number: str = "+.5g") -> str:
-    """Return the ends of the interval of a number in brackets, after a space; "" if a single game gives none. number:
-    the format of the ends."""
-    low, high = found[f"{name}_low"], found[f"{name}_high"]
-    return "" if low is None else f" [{low:{number}}, {high:{number}}]"
 
 
 def _percent(share):

@@ -1,6 +1,7 @@
 """Evaluations of games of one player, with dice, and of three players: what they report, and how that is shown."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,11 @@ from races import Race
 from test_arena import Shown
 
 from az_mpi.core.problems import Refusal
-from az_mpi.evaluate import evaluation, solver
+from az_mpi.evaluate import evaluation, ladder, rating, solver
 from az_mpi.evaluate.opponents import GreedyPlayer
+from az_mpi.report import strength
+from az_mpi.report.run_data import RunData
+from az_mpi.telemetry.sinks import flat
 from az_mpi.telemetry.summary import evaluation_lines
 
 
@@ -166,3 +170,84 @@ def test_what_does_not_fit_a_kind_of_game_is_refused():
         assert why in str(refused.value) and str(refused.value).startswith(("evaluate.", "selfplay."))
     for game in (three, single, Race(2)):
         evaluation.check_opponents(plain, game)
+
+
+# ladders
+
+
+@pytest.fixture
+def climb(monkeypatch, world, tmp_path):
+    """Return a function that plays a ladder of three networks, of which the first is no good, and returns its data."""
+
+    def run(players, num_games=12, data=None):
+        plan = {"simulations": 1, "opening_plies": 0, "seed": 1, "pairs": [], "ratings": [], "scores": []}
+        made = ladder.Ladder.__new__(ladder.Ladder)
+        made.world, made.run, made.game, made.names = world, tmp_path, Race(players), ["000001", "000002", "000003"]
+        made.data = data or plan | {"networks": made.names}
+        made._player = lambda name: Network(name != "000001")
+        if players == 1:
+            for name in made.names:
+                made.score(name, num_games, name)
+        else:
+            for i, j in ladder.meetings(3):
+                made.meet(i, j, num_games, "")
+            made.rate()
+        assert json.loads((tmp_path / ladder.NAME).read_text()) == made.data
+        return made.data
+
+    return run
+
+
+def test_a_ladder_of_one_player_has_the_scores_of_each_network(climb):
+    data = climb(1)
+    scores = [row["scores"] for row in data["scores"]]
+    assert data["ratings"] == [] and [row["iteration"] for row in data["scores"]] == [1, 2, 3]
+    assert scores[1] == scores[2] and sum(scores[0]) < sum(scores[1]) and len(scores[0]) == 12
+    text = ladder.table(data)
+    assert "Elo" not in text and "cells, on the same seeds" in text and f"{data['scores'][1]['score_mean']:.5g}" in text
+    assert climb(1, data=json.loads(json.dumps(data))) == data
+
+
+@pytest.mark.parametrize("players", [2, 3])
+def test_a_ladder_with_dice_rates_by_sets_of_games(climb, players):
+    data = climb(players)
+    assert [row["name"] for row in data["ratings"]] == ["000001", "000002", "000003"]
+    for row in data["pairs"]:
+        assert len(row["sets"]) == (6 if players == 2 else 4) and ladder.played_in(row) == 12
+        assert all(0 <= score <= 1 for score in row["sets"])
+    assert climb(players, data=json.loads(json.dumps(data))) == data
+
+
+def test_pairs_that_are_always_shared_make_ratings_sure():
+    """In 50 pairs each player wins one game of each: as games, their error is 400 / ln 10 / sqrt(25.25)."""
+    points = np.array([[0, 50], [50, 0.0]])
+    scale = 400 / np.log(10)
+    assert rating.bradley_terry(points)[1][1] == pytest.approx(scale / np.sqrt(101 / 4))
+    variance = 50 * 4 * rating.variance_of_sets([0.5] * 50)
+    spread = np.array([[np.nan, variance], [variance, np.nan]])
+    assert rating.bradley_terry(points, spread)[1][1] == pytest.approx(scale * np.sqrt(variance) / (101 / 4))
+    assert variance == pytest.approx(200 * 0.5 / 52)
+
+
+# how it is shown
+
+
+def test_the_report_shows_what_a_kind_of_game_has(evaluate):
+    for players, shown, missing in (
+        (1, ["Score (cells)", "Difference of scores", "same seeds"], ["Elo", "Win rate"]),
+        (2, ["Win rate", "Elo", "Mean result", "pairs of games with the same dice"], ["Score (", "Share of"]),
+        (3, ["Share of the points", "Mean result", "every seat"], ["Elo", "Win rate"]),
+    ):
+        game = Race(players)
+        records = [evaluate(game, iteration=k, opponents=["random"]) for k in (1, 2)]
+        data = SimpleNamespace(evaluations=records, ladder={})
+        for name in ("matches", "scores", "solver"):
+            setattr(data, name, getattr(RunData, name).__get__(data))
+        text = strength.verdict(data) + "".join(strength.charts(data, []))
+        assert all(word in text for word in shown) and not any(word in text for word in missing), players
+
+
+def test_metrics_of_one_player_are_named_by_what_they_are(evaluate):
+    names = flat(evaluate(Race(1), opponents=["random"]))
+    assert {"score_mean", "score_best", "score_median", "matches.random.difference"} <= names.keys()
+    assert not any("elo" in name or "win_rate" in name for name in names)
