@@ -67,7 +67,7 @@ class Scratch(NamedTuple):
 
 
 class Mine(NamedTuple):
-    """What a thread has of `Scratch`, and views of it as bits. value [V]: of an evaluation. gains [P]: of all players."""
+    """What a thread has of `Scratch`, and views of it as bits. value [V]: an evaluation; gains [P]: of the players."""
 
     keys: np.ndarray
     legal: np.ndarray
