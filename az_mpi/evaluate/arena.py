@@ -12,13 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from az_mpi.core.players import of_players
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import Openings, openings
 from az_mpi.evaluate.opponents import RESIGNS, Opponent
 from az_mpi.evaluate.tally import MatchResult, Scores, Shares, tally
 from az_mpi.games import chance
-from az_mpi.games.base import Game, of_players
+from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import World, split_evenly
 

@@ -119,11 +119,11 @@ def check_opponents(config: Config, game: Game) -> None:
 
 
 def _check_keys(config, game):
-    """Raise Refusal if a key of the configuration is set that means nothing in a game of one player."""
+    """Raise Refusal if a key of the configuration is set that means nothing in a game of this kind."""
     plies, threshold = config.evaluate.opening_plies, config.selfplay.resign_threshold
-    if game.num_players == 1 and threshold != Selfplay().resign_threshold:
+    if game.num_players != 2 and threshold != Selfplay().resign_threshold:
         raise Refusal(
-            f"selfplay.resign_threshold = {threshold:g}: {kind_of(game)}, and nobody wins when a player resigns\n"
+            f"selfplay.resign_threshold = {threshold:g}: {kind_of(game)}, and only one of two players can resign\n"
             f"  allowed: {Selfplay().resign_threshold:g}, the default"
         )
     if game.num_players == 1 and game.num_outcomes and plies not in (0, Evaluate().opening_plies):

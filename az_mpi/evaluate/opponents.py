@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.config import schema
+from az_mpi.core.players import of_players
 from az_mpi.games import chance
-from az_mpi.games.base import Game, of_players
+from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions
 from az_mpi.network.evaluators import Evaluator, RolloutEvaluator
 from az_mpi.search import make_play_search

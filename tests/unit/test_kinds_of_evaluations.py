@@ -163,7 +163,7 @@ def test_what_does_not_fit_a_kind_of_game_is_refused():
         (three, make_config(evaluate={"solver": "enumerate"}), "games of one or two players"),
         (three, make_config(evaluate={"solver": "bitbully"}), "solves Connect Four"),
         (single, make_config(evaluate={"opening_plies": 5}), "allowed: 0; 2, the default, counts as 0"),
-        (single, make_config(selfplay={"resign_threshold": 0.9}), "nobody wins when a player resigns"),
+        (single, make_config(selfplay={"resign_threshold": 0.9}), "only one of two players can resign"),
     ):
         with pytest.raises(Refusal) as refused:
             evaluation.check_opponents(config, game)
