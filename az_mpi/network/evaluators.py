@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.core import evaluation_table
+from az_mpi.core.players import num_values
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import play_out
 
@@ -109,10 +110,12 @@ class UniformEvaluator(Evaluator):
 
     def __init__(self, game: Game):
         self.num_actions = game.num_actions
-        self.shape = (game.num_players,) if game.num_players > 2 else ()
+        self.value_shape = () if num_values(game.num_players) == 1 else (game.num_players,)
 
     def __call__(self, states: np.ndarray) -> Evaluation:
-        return np.zeros((len(states), self.num_actions), np.float32), np.zeros((len(states), *self.shape), np.float32)
+        return np.zeros((len(states), self.num_actions), np.float32), np.zeros(
+            (len(states), *self.value_shape), np.float32
+        )
 
 
 class RolloutEvaluator(Evaluator):
