@@ -365,8 +365,8 @@ class Evaluate(Section):
         'Who is played: the "best" network so far, "random" moves, "greedy" moves (the best after one move by the '
         'rules), a search on "rollout" values; by default, in games of one player "best", "random" and "greedy"; '
         '"zoo:NAME", a network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own search. Other '
-        "programs: \"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; docs/play.md has their "
-        "arguments.",
+        "programs: \"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; docs/play.md has "
+        "their arguments.",
     )
     rollout_simulations: whole(1, 1_000_000) = free(400, 'Simulations for each move of the "rollout" opponent.')
     opening_plies: whole(0) = free(

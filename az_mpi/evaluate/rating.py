@@ -100,9 +100,8 @@ def _of_several(result):
 def _of_sets(sets, results):
     """Return what is known of sets of games by their scores and mean results."""
     low, high = interval_of_sets(sets)
-    mean = float(np.mean(results))
-    result_low, result_high = interval_of_mean(mean, float(np.std(results, ddof=1)), len(results))
-    found = {"score_low": low, "score_high": high, "sets": list(sets), "mean_result": mean}
+    result_low, result_high = (2 * end - 1 for end in interval_of_sets([(1 + result) / 2 for result in results]))
+    found = {"score_low": low, "score_high": high, "sets": list(sets), "mean_result": float(np.mean(results))}
     return found | {"mean_result_low": result_low, "mean_result_high": result_high}
 
 

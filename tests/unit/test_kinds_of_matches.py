@@ -248,6 +248,8 @@ def test_the_summary_of_pairs_has_what_a_game_brings_and_elo_from_the_interval_o
     found = rating.summary(result)
     assert found["score"] == 0.5 and found["mean_result"] == 0 and found["sets"] == [0.5, 1.0, 0.0]
     assert (found["score_low"], found["score_high"]) == rating.interval_of_sets([0.5, 1, 0])
+    low, high = rating.interval_of_sets([0.5, 0.75, 0.25])  # results from -1 to 1 are shares from 0 to 1
+    assert (found["mean_result_low"], found["mean_result_high"]) == pytest.approx((2 * low - 1, 2 * high - 1))
     assert found["elo_high"] == pytest.approx(rating.elo(found["score_high"]))
 
 
