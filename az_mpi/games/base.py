@@ -204,6 +204,12 @@ class Game(ABC):
         return _smallest_keys(bits.reshape(*bits.shape[:2], -1), self.symmetry_cells)
 
 
+def kind_of(game: Game) -> str:
+    """Return for messages what kind of game it is: "2048 is a game of one player with chance moves"."""
+    players = {1: "one player", 2: "two players"}.get(game.num_players, f"{game.num_players} players")
+    return f"{game.name} is a game of {players}" + (" with chance moves" if game.num_outcomes else "")
+
+
 def results(game: Game, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (ended bool [B], the result of each player, float32 [B, P]), from `terminal` and `to_play`."""
     ended, value = game.terminal(states)
