@@ -12,12 +12,13 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME, mix
+from az_mpi.core.players import CHANCE as CHANCE
+from az_mpi.core.players import of_players
 from az_mpi.games.board_data import Board
 from az_mpi.games.symmetry import turn_cells
 
 ACTIONS_MAX = 2**15 - 1  # a search keeps them as int16
 PLAYERS_MAX = 16
-CHANCE = -1  # in place of a player: the next move is drawn by lot
 DTYPES = {"state_dtype", "planes_dtype"}
 NOT_DESCRIBED = "not described"
 OWN_AND_OTHER = "stones of the player to move", "stones of the other player"  # what two planes often show
@@ -206,16 +207,7 @@ class Game(ABC):
 def results(game: Game, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (ended bool [B], the result of each player, float32 [B, P]), from `terminal` and `to_play`."""
     ended, value = game.terminal(states)
-    return ended, of_players(game, value, game.to_play(states))
-
-
-def of_players(game: Game, value: np.ndarray, player: np.ndarray) -> np.ndarray:
-    """Return values of each player, float32 [B, P], from those of `terminal`. player: int [B], who is to move."""
-    if game.num_players > 2:
-        return value
-    if game.num_players == 1:
-        return value[:, None]
-    return np.where(player[:, None] == [0, 1], value[:, None], -value[:, None])
+    return ended, of_players(game.num_players, value, game.to_play(states))
 
 
 def described_planes(game: Game) -> tuple[list[str], str]:
@@ -263,7 +255,8 @@ def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Boa
     if old is None:
         return board
     mover = int(game.to_play(before[None])[0])
-    return board._replace(last=tuple(board.filled_since(old)), left=tuple(board.left_since(old, mover)))
+    left = board.left_since(old, mover) if mover != CHANCE else []
+    return board._replace(last=tuple(board.filled_since(old)), left=tuple(left))
 
 
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:

@@ -15,6 +15,8 @@ from az_mpi.games.base import CHANCE
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
 
+SUM_WITHIN = 1e-5  # of 1: so far the sum of probabilities, which are float32, may be from it
+
 
 def due(game: Game, states: np.ndarray) -> np.ndarray:
     """Return in which states, [B, S], it is chance's move, bool [B]."""

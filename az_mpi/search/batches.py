@@ -15,6 +15,7 @@ import numpy as np
 
 from az_mpi.core.intrinsics import in_threads
 from az_mpi.core.own_modules import fitting
+from az_mpi.core.players import num_values
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.search import loop_memory, root, simulation_loop, tree
 
@@ -81,12 +82,15 @@ class CompiledBatch(Batch):
         super().__init__(search)
         game = search.game
         self._threads = threads
-        self._room = loop_memory.scratch(len(search.target), game.num_actions, threads)
+        self._num_values = num_values(game.num_players)
+        self._room = loop_memory.scratch(len(search.target), game.num_actions, game.num_outcomes, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
         self._states = np.empty((size, game.state_size), game.state_dtype)
         self._symmetry = np.empty(size, np.int64)
         self._evaluation: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
-        self._evaluated = loop_memory.Evaluated(np.empty((0, game.num_actions), np.float32), np.empty(0, np.float32))
+        self._evaluated = loop_memory.Evaluated(
+            np.empty((0, game.num_actions), np.float32), np.empty((0, self._num_values), np.float32)
+        )
         self._num_evaluations = 0
 
     @cached_property
@@ -94,7 +98,8 @@ class CompiledBatch(Batch):
         """The rules, which are compiled when they are first needed: until then one rank may compile them for others."""
         game = self._search.game
         actions = np.ascontiguousarray(game.symmetry_actions)
-        return loop_memory.Compiled._make([*game.entries[:6], actions, game.max_plies])
+        rest = game.max_plies, game.num_players, game.num_outcomes
+        return loop_memory.Compiled._make([*game.entries, actions, *rest])
 
     @property
     def under_way(self) -> bool:
@@ -104,8 +109,9 @@ class CompiledBatch(Batch):
         if self._evaluation:
             search = self._search
             shape = self._num_evaluations, search.game.num_actions
-            found = fitting(self._evaluation(), shape, search.evaluate)
-            self._evaluated = loop_memory.Evaluated(*(np.ascontiguousarray(part, np.float32) for part in found))
+            found = fitting(self._evaluation(), shape, self._num_values, search.evaluate)
+            logits, value = (np.ascontiguousarray(part, np.float32) for part in found)
+            self._evaluated = loop_memory.Evaluated(logits, value.reshape(len(value), -1))
             self._evaluation = None
 
     def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
@@ -133,10 +139,10 @@ class CompiledBatch(Batch):
             search.evaluate.count(int(told[:, loop_memory.POSITIONS].sum()), 0)
             if broken := told[:, loop_memory.BROKEN].max():
                 _report(search.game, search.trees, broken - 1)
-            needed = told[:, loop_memory.NEEDED].max()
-            if not needed:
+            needed = told[:, [loop_memory.NEEDED, loop_memory.NEEDED_NODES]].max(axis=0)
+            if not needed.any():
                 return simulation_loop.completed(search.trees, slots, search.target)
-            search.trees = tree.widened(search.trees, needed)
+            search.trees = tree.widened(search.trees, *needed.tolist())
 
     def evaluate(self, slots: np.ndarray) -> None:
         search = self._search

@@ -309,4 +309,4 @@ def test_an_evaluation_that_does_not_fit_a_threads_part_is_not_stored():
 
 @njit
 def _store(table, part, legal, actions, logits):
-    evaluation_table.store(table, part, np.uint64(5), legal, actions, 0, logits, 0, np.uint32(3))
+    evaluation_table.store(table, part, np.uint64(5), legal, actions, 0, logits, 0, np.array([3], np.uint32))

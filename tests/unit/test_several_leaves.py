@@ -88,7 +88,7 @@ def test_choosing_leaves_leaves_the_tree_as_it_was(algorithm):
         search.step(slots)
     before = tree_as_dict(search.trees, 0)
     nodes, actions, states, _ = simulation.select_several(
-        tree.in_bytes(search.trees), 0, 16, search.rule, search.root_noise
+        tree.in_bytes(search.trees), 0, 16, search.rule, search.root_noise, 2
     )
     assert tree_as_dict(search.trees, 0) == before and 4 < len(nodes) <= 16
     assert len(set(zip(nodes.tolist(), actions.tolist()))) == len(nodes)
