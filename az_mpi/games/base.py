@@ -201,9 +201,9 @@ class Game(ABC):
     def planes(self, states: np.ndarray) -> np.ndarray:
         """Return the network's input as the player to move sees it, planes_dtype [B, C, H, W]."""
 
-    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray, num_threads: int = 1) -> None:
         """Write the planes of each state, turned by the symmetry of this number, into `out`, planes_dtype [B, C, H, W].
-        symmetry: int64 [B]."""
+        symmetry: int64 [B]. num_threads: that may do it."""
         out[:] = turn_cells(self.planes(states), self.symmetry_cells, symmetry)
 
     def describe_planes(self) -> tuple[Sequence[str], str]:

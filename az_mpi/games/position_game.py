@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, prange
 
 from az_mpi.core.intrinsics import call1, call2
 from az_mpi.games.base import Game
@@ -104,13 +104,17 @@ class PositionGame(Game):
             raise ValueError(f"states have the shape {states.shape}; expected: {len(states), self.state_size}")
         return states
 
-    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray, num_threads: int = 1) -> None:
         if not self.has_entries:
             super().turned_planes(states, symmetry, out)
             return
         states, flat = self._contiguous(states), out.reshape(*out.shape[:2], -1)
-        turned = _turned_all(self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat)
-        self._check("observe", states, turned)
+        given = self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat
+        if num_threads == 1:
+            failed = _turned_part(*given, 0, len(flat))
+        else:
+            failed = _turned_parallel(*given, np.full(num_threads, -1))
+        self._check("observe", states, failed)
 
     def _filled(self, name, states, out):
         if self.compiled:
@@ -202,9 +206,10 @@ def _fill_all(entry, states, out):
 
 
 @njit(cache=True, nogil=True)
-def _turned_all(entry, states, tables, symmetry, out):
+def _turned_part(entry, states, tables, symmetry, out, first, last):
+    """Write out[first:last]. Return the first state of these for which the game's function failed; -1 if none did."""
     plain = np.empty(out.shape[1:], out.dtype)
-    for b in range(len(out)):
+    for b in range(first, last):
         turned = symmetry[b] != 0
         at = plain.ctypes.data if turned else out[b].ctypes.data
         if call2(entry, _at(states, b), np.int64(at)) == FAILED:
@@ -215,6 +220,15 @@ def _turned_all(entry, states, tables, symmetry, out):
                 for j in range(out.shape[2]):
                     out[b, c, j] = plain[c, table[j]]
     return -1
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def _turned_parallel(entry, states, tables, symmetry, out, failed):
+    """Do what `_turned_part` does for all states, in as many parts as `failed`, int64 [T], -1, has numbers."""
+    num = len(failed)
+    for t in prange(num):
+        failed[t] = _turned_part(entry, states, tables, symmetry, out, t * len(out) // num, (t + 1) * len(out) // num)
+    return failed.max()
 
 
 @njit(cache=True, nogil=True)

@@ -81,8 +81,10 @@ class CompiledBatch(Batch):
         game = search.game
         self._threads = threads
         self._simulate = simulation_loop.simulate if threads == 1 else simulation_loop.simulate_parallel
+        self._gather = simulation_loop.gather if threads == 1 else simulation_loop.gather_parallel
         self._room = loop_memory.scratch(len(search.target), game.num_actions, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
+        self._chosen = np.empty(size, np.int64)
         self._states = np.empty((size, game.state_size), game.state_dtype)
         self._symmetry = np.empty(size, np.int64)
         self._evaluation: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
@@ -131,19 +133,21 @@ class CompiledBatch(Batch):
                 _report(search.game, search.trees, broken - 1)
             needed = told[:, loop_memory.NEEDED].max()
             if not needed:
-                return simulation_loop.completed(search.trees, slots, search.target)
+                return slots[self._room.completed[: len(slots)]]
             search.trees = tree.widened(search.trees, needed)
 
     def evaluate(self, slots: np.ndarray) -> None:
         search = self._search
         cached = len(search.evaluate.known(self._threads).keys) > 0
         rows = self._rows if cached else self._rows[:0]
-        states = self._states.view(np.uint8)
-        num = simulation_loop.wanted(_in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
+        trees = _in_bytes(search.trees)
+        num = simulation_loop.wanted(trees, slots, self._room.keys, rows, self._chosen)
         if num:
+            states, symmetry = self._states[:num], self._symmetry[:num]
+            self._gather(trees, self._chosen[:num], states.view(np.uint8), symmetry)
             self._num_evaluations = num
             search.evaluate.count(0, num)
-            self._evaluation = search.evaluate.begin_turned(self._states[:num], self._symmetry[:num])
+            self._evaluation = search.evaluate.begin_turned(states, symmetry, self._threads)
 
 
 def _in_bytes(trees: tree.Trees) -> tree.Trees:

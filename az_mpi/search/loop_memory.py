@@ -42,11 +42,13 @@ class Evaluated(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for the loop. keys uint64 [B]: of the leaves that wait. The others are for each thread: legal bool
-    [T, A + LINE], logits float32 [T, A + LINE], value float32 [T, LINE], key uint64 [T, LINE]; trees, nodes, edges,
-    depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED."""
+    """Room for the loop. keys uint64 [B]: of the leaves that wait. completed bool [B]: whether the search of each of
+    the trees `slots` is complete, in their order. The others are for each thread: legal bool [T, A + LINE], logits
+    float32 [T, A + LINE], value float32 [T, LINE], key uint64 [T, LINE]; trees, nodes, edges, depths int64 [T, GROUP]:
+    of the descents; told int64 [T, LINE]: see NEEDED."""
 
     keys: np.ndarray
+    completed: np.ndarray
     legal: np.ndarray
     logits: np.ndarray
     value: np.ndarray
@@ -86,6 +88,7 @@ def scratch(num_trees: int, num_actions: int, num_threads: int) -> Scratch:
     t, group, line = num_threads, (num_threads, GROUP), (num_threads, LINE)
     return Scratch(
         np.zeros(num_trees, np.uint64),
+        np.zeros(num_trees, np.bool_),
         np.zeros((t, num_actions + LINE), np.bool_),
         np.zeros((t, num_actions + LINE), np.float32),
         np.zeros(line, np.float32),

@@ -104,6 +104,8 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
             _descend_together(trees, active[:num], rule, noise, mine)
             _reach_leaves(trees, active[:num], rule, game, known, mine)
             num = _look_up(trees, active[:num], target, rule, noise, game, known, mine)
+        for i in range(begin, end):
+            room.completed[i] = complete(trees, slots[i], target)
 
 
 @inlined()
@@ -333,11 +335,9 @@ def _look_up(trees, active, target, rule, noise, game, known, mine):
 
 
 @njit(cache=True, nogil=True)
-def wanted(
-    trees: tree.Trees, slots: np.ndarray, keys: np.ndarray, rows: np.ndarray, states: np.ndarray, symmetry: np.ndarray
-) -> int:
-    """Give each leaf of the trees `slots` that waits the row of its evaluation, and write the positions to evaluate:
-    states [n, S] and symmetry int64 [n]; return their number m. Leaves with one key share a row; the first stores it.
+def wanted(trees: tree.Trees, slots: np.ndarray, keys: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> int:
+    """Give each leaf of the trees `slots` that waits the row of its evaluation, and write the trees whose leaves are to
+    be evaluated, int64 [n]; return their number m. Leaves with one key share a row; the first stores it.
 
     keys: `Scratch.keys`. rows: int32 [a power of two, at least 2 n]; without a cache [0]: no leaves share a row."""
     m = 0
@@ -358,19 +358,25 @@ def wanted(
                 continue
             rows[place] = i
         this.row = m
-        symmetry[m] = this.symmetry
-        states[m] = trees.state[b, this.leaf]
+        chosen[m] = b
+        prefetch(loop_memory.state_at(trees, b, np.int64(this.leaf)))
         m += 1
     return m
 
 
 @njit(cache=True, nogil=True)
-def completed(trees: tree.Trees, slots: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the slots whose search is `complete`, int64."""
-    ready = np.empty(len(slots), np.int64)
-    num = 0
-    for i in range(len(slots)):
-        if complete(trees, slots[i], target):
-            ready[num] = slots[i]
-            num += 1
-    return ready[:num]
+def gather(trees: tree.Trees, chosen: np.ndarray, states: np.ndarray, symmetry: np.ndarray) -> None:
+    """Write the leaves of the trees `chosen`, int64 [m], states as bytes [m, S], and their symmetries, int64 [m]."""
+    for r in range(len(chosen)):
+        this = trees.tree[chosen[r]]
+        symmetry[r] = this.symmetry
+        states[r] = trees.state[chosen[r], this.leaf]
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def gather_parallel(trees: tree.Trees, chosen: np.ndarray, states: np.ndarray, symmetry: np.ndarray) -> None:
+    """Do what `gather` does, in all threads."""
+    for r in prange(len(chosen)):
+        this = trees.tree[chosen[r]]
+        symmetry[r] = this.symmetry
+        states[r] = trees.state[chosen[r], this.leaf]
