@@ -259,9 +259,7 @@ def say_ranks(run: Run) -> None:
 def _say_start(run):
     """Print what the run is and which ranks take part in it. Collective."""
     world, config, say, game = run.world, run.setup.config, run.report.say, run.setup.game
-    num = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    seen = world.collect([world.host, [placement.gpu_of(f"cuda:{k}") for k in range(num)]])
-    gpus = {host: len({gpu for where, found in seen if where == host for gpu in found}) for host, _ in seen}
+    gpus = placement.gpus_by_host(world)
     backend = run.training.learner.backend.describe() if run.training.learner else "nothing trained"
     say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, game.name, config.seed, run.setup.folder)
     say_ranks(run)
