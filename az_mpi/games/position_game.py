@@ -10,19 +10,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
-from az_mpi.core.intrinsics import call1, call2
+from az_mpi.core.intrinsics import FAILED, SHARED_BYTES, call1, call2, finish_shared, inner, shared_call, uncounted
 from az_mpi.games.base import Game
-from az_mpi.games.compiled_rules import RULES, as_python, compiled, observed
-from az_mpi.games.entry_points import FAILED, Entries
+from az_mpi.games.compiled_rules import as_python, compiled, observed
+from az_mpi.games.entry_points import Entries, written
 
 _NO_ROWS = np.zeros((0, 0), np.uint8)
 
 
 class PositionGame(Game):
     """A game of which a subclass writes the rules of one position: `apply`, `legal_actions`, `result`,
-    `current_player`, `observe`, and `canonical` if the game has symmetries.
+    `current_player`, `observe`, and `canonical` if the game has symmetries. A game of three players or more writes
+    `results` in place of `result`; one with chance moves also `outcome_chances`.
 
     Numba compiles these functions. They may use attributes of the game that are numbers, arrays or tuples of numbers,
     which are constants there, and functions of the file with Numba's `@njit`. The methods of `Game`, for batches, are
@@ -31,7 +32,8 @@ class PositionGame(Game):
     compiled = True
 
     def apply(self, state: np.ndarray, action: int) -> None:
-        """Play a legal action: change `state`, state_dtype [S], which is a copy."""
+        """Play a legal action, or an outcome where it is chance's move: change `state`, state_dtype [S], which is a
+        copy."""
         raise NotImplementedError
 
     def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
@@ -39,11 +41,23 @@ class PositionGame(Game):
         raise NotImplementedError
 
     def result(self, state: np.ndarray) -> tuple[bool, float]:
-        """Return (whether the game is over, its value for the player to move in [-1, 1], 0 if it is not over)."""
+        """Return (whether the game is over, its value for the player to move in [-1, 1], 0 if it is not over). In a
+        game of one player the value before the end may be what counts if a limit of its length ends it there."""
+        raise NotImplementedError
+
+    def results(self, state: np.ndarray, values: np.ndarray) -> bool:
+        """Return whether the game is over; if so, set values[p] to the result of player p in [-1, 1]. values: float32
+        [P], all 0 before. For three players or more."""
         raise NotImplementedError
 
     def current_player(self, state: np.ndarray) -> int:
-        """Return who is to move: 0 for the player who began, else 1."""
+        """Return who is to move: 0 for the player who begins, then 1 to P - 1; `base.CHANCE`, -1, where a move is drawn
+        by lot. In a state where the game is over it is a player."""
+        return 0
+
+    def outcome_chances(self, state: np.ndarray, chances: np.ndarray) -> None:
+        """Where it is chance's move, set chances[o] to the probability of outcome o. chances: float32 [O], all 0
+        before."""
         raise NotImplementedError
 
     def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
@@ -65,7 +79,7 @@ class PositionGame(Game):
         """Whether compiled code may call `entries` in place of the methods for batches: not if a class, or this very
         object, has one of these methods of its own, which changes the rules or the planes there."""
         kind = getattr(self, "unguarded_class", type(self))
-        derived = "play", "legal", "planes", "terminal", "to_play", "canonical_key"
+        derived = "play", "legal", "planes", "terminal", "to_play", "canonical_key", "chances"
         own = any(name in vars(self) or getattr(kind, name) is not getattr(PositionGame, name) for name in derived)
         return self.compiled and not own
 
@@ -76,7 +90,7 @@ class PositionGame(Game):
     @cached_property
     def _python(self):
         """The functions as Python, by their names."""
-        functions = {name: as_python(getattr(type(self), name)) for name in RULES}
+        functions = {name: as_python(getattr(type(self), name)) for name in written(self).values()}
         return {name: functools.partial(_wrapping, function, self) for name, function in functions.items()}
 
     def initial(self, n: int) -> np.ndarray:
@@ -109,31 +123,35 @@ class PositionGame(Game):
             super().turned_planes(states, symmetry, out)
             return
         states, flat = self._contiguous(states), out.reshape(*out.shape[:2], -1)
-        given = self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat
-        if num_threads == 1:
-            failed = _turned_part(*given, 0, len(flat))
-        else:
-            failed = _turned_parallel(*given, np.full(num_threads, -1))
-        self._check("observe", states, failed)
+        plain = np.empty((num_threads, *flat.shape[1:]), flat.dtype)
+        failed, shared = np.full(num_threads, -1), np.empty(SHARED_BYTES, np.uint8)
+        given = self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat, plain, failed
+        finish_shared(_turned_all(*given, shared), shared, num_threads)
+        self._check("observe", states, failed.max())
 
-    def _filled(self, name, states, out):
+    def _filled(self, name, states, out, entry=None):
         if self.compiled:
             states = self._contiguous(states)
-            self._check(name, states, _fill_all(getattr(self.entries, name), _rows(states), _rows(out)))
+            self._check(name, states, _fill_all(getattr(self.entries, entry or name), _rows(states), _rows(out)))
         else:
             for state, row in zip(states, out):
                 self._python[name](state, row)
         return out
 
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+        several = self.num_players if self.num_players > 2 else 1
+        ended, value = np.zeros(len(states), np.bool_), np.zeros((len(states), several), np.float32)
+        name = "result" if several == 1 else "results"
         if self.compiled:
             states = self._contiguous(states)
-            self._check("result", states, _result_all(self.entries.result, _rows(states), ended, value))
+            self._check(name, states, _result_all(self.entries.result, _rows(states), ended, value))
         else:
             for i, state in enumerate(states):
-                ended[i], value[i] = self._python["result"](state)
-        return ended, value
+                if several == 1:
+                    ended[i], value[i] = self._python[name](state)
+                else:
+                    ended[i] = self._python[name](state, value[i])
+        return ended, value if several > 1 else value[:, 0]
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         player = np.zeros(len(states), np.int8)
@@ -143,6 +161,12 @@ class PositionGame(Game):
         else:
             player[:] = [self._python["current_player"](state) for state in states]
         return player
+
+    def chances(self, states: np.ndarray) -> np.ndarray:
+        if not self.num_outcomes:
+            return super().chances(states)
+        out = np.zeros((len(states), self.num_outcomes), np.float32)
+        return self._filled("outcome_chances", states, out, "chances")
 
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         keys, symmetry = np.zeros(len(states), np.uint64), np.zeros(len(states), np.int64)
@@ -157,7 +181,12 @@ class PositionGame(Game):
     def _check(self, name, states, failed, actions=None):
         """Raise what the function `name` raises for state number `failed`; nothing if that is -1."""
         if failed >= 0:
-            out = {"legal_actions": (self.num_actions, np.bool_), "observe": (observed(self), self.planes_dtype)}
+            out = {
+                "legal_actions": (self.num_actions, np.bool_),
+                "observe": (observed(self), self.planes_dtype),
+                "results": (self.num_players, np.float32),
+                "outcome_chances": (self.num_outcomes, np.float32),
+            }
             given: list[Any] = [np.zeros(*out[name])] if name in out else []
             given += [] if actions is None else [int(actions[failed])]
             self._python[name](np.array(states[failed]), *given)
@@ -205,36 +234,34 @@ def _fill_all(entry, states, out):
     return -1
 
 
-@njit(cache=True, nogil=True)
-def _turned_part(entry, states, tables, symmetry, out, first, last):
-    """Write out[first:last]. Return the first state of these for which the game's function failed; -1 if none did."""
-    plain = np.empty(out.shape[1:], out.dtype)
-    for b in range(first, last):
+@uncounted()
+def _turned_all(entry, states, tables, symmetry, out, plain, failed, shared):
+    """Write the planes of all states to `out`. plain [T, C, H W]: for each thread. failed int64 [T], -1: the last state
+    for which the game's function failed. Return what `finish_shared` takes."""
+    at = np.int64(shared.ctypes.data)
+    call = shared_call(at, _turned_part, (entry, states, tables, symmetry, out, plain, failed))
+    return call if len(failed) > 1 else call2(call, at, 0)
+
+
+@inner()
+def _turned_part(entry, states, tables, symmetry, out, plain, failed, t):
+    num, row_bytes = len(failed), out.shape[1] * out.shape[2] * out.itemsize
+    for b in range(t * len(out) // num, (t + 1) * len(out) // num):
         turned = symmetry[b] != 0
-        at = plain.ctypes.data if turned else out[b].ctypes.data
-        if call2(entry, _at(states, b), np.int64(at)) == FAILED:
-            return b
-        if turned:
+        at = np.int64(plain.ctypes.data) + t * row_bytes if turned else np.int64(out.ctypes.data) + b * row_bytes
+        if call2(entry, _at(states, b), at) == FAILED:
+            failed[t] = b
+        elif turned:
             table = tables[symmetry[b]]
             for c in range(out.shape[1]):
                 for j in range(out.shape[2]):
-                    out[b, c, j] = plain[c, table[j]]
-    return -1
-
-
-@njit(cache=True, nogil=True, parallel=True)
-def _turned_parallel(entry, states, tables, symmetry, out, failed):
-    """Do what `_turned_part` does for all states, in as many parts as `failed`, int64 [T], -1, has numbers."""
-    num = len(failed)
-    for t in prange(num):
-        failed[t] = _turned_part(entry, states, tables, symmetry, out, t * len(out) // num, (t + 1) * len(out) // num)
-    return failed.max()
+                    out[b, c, j] = plain[t, c, table[j]]
 
 
 @njit(cache=True, nogil=True)
 def _result_all(entry, states, ended, value):
     for b in range(len(ended)):
-        found = call2(entry, _at(states, b), np.int64(value.ctypes.data) + 4 * b)
+        found = call2(entry, _at(states, b), np.int64(value.ctypes.data) + 4 * value.shape[1] * b)
         if found == FAILED:
             return b
         ended[b] = found != 0
