@@ -52,6 +52,10 @@ class CudaEngine(QueuedEngine):
         with watchdog.brief():
             self._stream.synchronize()
 
+    def room(self, num: int) -> np.ndarray:
+        with torch.cuda.device(self.device):  # page-locked memory belongs to a device's context
+            return super().room(num)
+
     @torch.inference_mode()
     def _queue(self, lane: Lane, cuts: Iterator[tuple[slice, int]]) -> Callable[[], None]:
         done = torch.cuda.Event()

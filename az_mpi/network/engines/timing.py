@@ -54,7 +54,9 @@ def num_under_way(engine: Engine, game: Game, size: int, most: int = 3) -> int:
 
 def _planes(game, size):
     """Return planes of random zeros and ones: they need none of the game's kernels, which are perhaps not compiled."""
-    return np.random.default_rng(0).integers(2, size=(size, *game.planes_shape)).astype(game.planes_dtype)
+    return (
+        np.random.default_rng(0).integers(2, size=(size, *game.planes_shape), dtype=np.uint8).astype(game.planes_dtype)
+    )
 
 
 def _evaluate(engine, planes, under_way):
