@@ -154,8 +154,9 @@ class Selfplay(Section):
     )
     parallel_games: whole(0, 65_536) = free(
         0,
-        "Games each rank plays at once (on EACH rank). 0: 256; with an engine on a GPU the rank's share of num_games, "
-        "256 to 2048.",
+        "Games each rank plays at once (on EACH rank). 0: 256, or as many more as a measurement at the start finds to "
+        "make the engine faster, up to half of the rank's share of num_games; with an engine on a GPU up to its share, "
+        "8192 at most. With selfplay.deterministic nothing is measured: 256; on a GPU the share, 256 to 2048.",
     )
     evaluator: named(EVALUATORS) = free(
         "network",

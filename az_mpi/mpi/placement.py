@@ -75,6 +75,13 @@ def open_device(device: str) -> None:
         ) from error
 
 
+def gpus_by_host(world: World) -> dict[str, int]:
+    """Return {host: how many GPUs its ranks see together}. Collective."""
+    num = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    seen = world.collect([world.host, [gpu_of(f"cuda:{k}") for k in range(num)]])
+    return {host: len({gpu for where, found in seen if where == host for gpu in found}) for host, _ in seen}
+
+
 def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:
     """Return remarks on the devices of a run, as lines.
 
@@ -82,7 +89,7 @@ def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:
     """
     ranks_by_host = Counter(hosts)
     lines = [
-        f"{host} has {ranks_by_host[host]} ranks and {counted(gpus, 'GPU')}: some share one"
+        f"{host} has {ranks_by_host[host]} ranks and {counted(gpus, 'GPU')}: some share one; give each a single rank"
         for host, gpus in gpus_by_host.items()
         if 0 < gpus < ranks_by_host[host]
     ]

@@ -25,6 +25,7 @@ from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
+from az_mpi.run import games_at_once
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
 from az_mpi.selfplay.player import Player
@@ -88,7 +89,8 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
     chosen = _choose_engine(config, world, game, network, device, num_cores)
     evaluate = _make_evaluator(config, world, game, chosen.engine)
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
-    player = on_all(lambda: _make_player(config, world, game, evaluate, num_cores))
+    at_once = _choose_games(config, world, game, chosen.engine, evaluate, device)
+    player = on_all(lambda: _make_player(config, world, game, evaluate, num_cores, at_once))
     if not evaluate.describe:  # otherwise self-play uses this evaluator instead of the network
         chosen.engine.prepare(player.batch_max)
     playing = Playing(player, chosen.engine, evaluate)
@@ -102,6 +104,7 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
         cores=num_cores,
         make_engine=chosen.make,
         engine_choice=f"{evaluate.describe} (as configured)" if evaluate.describe else chosen.words,
+        games_at_once=at_once.words,
         callbacks=callbacks,
         log_name=f"rank-{world.rank:03d}",
     )
@@ -124,8 +127,7 @@ def _choose_engine(config, world, game, network, device, num_cores):
     configured = config.network.precision
     timed = not config.selfplay.deterministic
     engine, words = agreement.everywhere(world, lambda: make(network=network, precision=configured, timed=timed))
-    kind = [world.host, torch.device(device).type]
-    _, precision = next(row for row in world.collect([kind, engine.precision]) if row[0] == kind)
+    precision = _of_first_alike(world, device, engine.precision)
 
     def adopt():
         if engine.precision == precision:
@@ -137,6 +139,19 @@ def _choose_engine(config, world, game, network, device, num_cores):
     return ChosenEngine(engine, words, functools.partial(make, precision=engine.precision or configured))
 
 
+def _of_first_alike(world, device, value):
+    """Return the JSON-able `value` of the first rank of this host with a device of this kind. Collective."""
+    kind = [world.host, torch.device(device).type]
+    return next(other for alike, other in world.collect([kind, value]) if alike == kind)
+
+
+def _choose_games(config, world, game, engine, evaluate, device):
+    """Return the `AtOnce` of this rank: that of the first one with such a device here, since timings differ.
+    Collective."""
+    chosen = agreement.everywhere(world, lambda: games_at_once.choose(config, game, engine, evaluate, world.size))
+    return games_at_once.AtOnce(*_of_first_alike(world, device, chosen))
+
+
 def _make_evaluator(config, world, game, engine):
     """Return what the search of this rank calls. Collective."""
     given = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
@@ -145,11 +160,10 @@ def _make_evaluator(config, world, game, engine):
     return evaluate
 
 
-def _make_player(config, world, game, evaluate, num_cores):
+def _make_player(config, world, game, evaluate, num_cores, at_once):
     """Return the player of this rank's self-play. Raises NotHere if there is too little memory for its trees."""
-    num_groups = 2 if evaluate.in_background else 1
     try:
-        return Player(config, game, evaluate, world.rank, num_cores, num_groups, world.size)
+        return Player(config, game, evaluate, world.rank, num_cores, at_once.num_groups, at_once.num_games)
     except MemoryError as error:
         raise NotHere(
             f"there is not enough memory for the trees of self-play: {error}\n"
@@ -223,10 +237,20 @@ def say_ranks(run: Run) -> None:
     precision = training.learner.precision if training.learner else "-"
     cores_words = cores.in_words(setup.cores, cores.Allowed.here(run.world.host))
     rows = run.world.collect(
-        [run.world.rank, run.world.host, cores_words, f"{setup.device}{name}", setup.engine_choice, precision, roles]
+        [
+            run.world.rank,
+            run.world.host,
+            cores_words,
+            f"{setup.device}{name}",
+            setup.engine_choice,
+            setup.games_at_once,
+            precision,
+            roles,
+        ]
     )
     run.report.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
-    for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
+    head = ("rank", "host", "cores", "device", "self-play engine", "games at once", "training", "roles")
+    for line in console.table([head, *rows]):
         run.report.say("  %s", line)
     if training.learner and training.learner.backend.remark:
         run.report.say("  note: %s", training.learner.backend.remark)
@@ -235,9 +259,7 @@ def say_ranks(run: Run) -> None:
 def _say_start(run):
     """Print what the run is and which ranks take part in it. Collective."""
     world, config, say, game = run.world, run.setup.config, run.report.say, run.setup.game
-    num = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    seen = world.collect([world.host, [placement.gpu_of(f"cuda:{k}") for k in range(num)]])
-    gpus = {host: len({gpu for where, found in seen if where == host for gpu in found}) for host, _ in seen}
+    gpus = placement.gpus_by_host(world)
     backend = run.training.learner.backend.describe() if run.training.learner else "nothing trained"
     say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, game.name, config.seed, run.setup.folder)
     say_ranks(run)
@@ -254,13 +276,13 @@ def _say_start(run):
     one = run.playing.player.search.trees.num_bytes / trees
     parameters = resnet.num_parameters(run.training.network)
     say(
-        "  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
+        "  network %d x %d, %s parameters; %.1f KiB of search tree a game, %.1f MiB for the %s of rank 0",
         config.network.blocks,
         config.network.channels,
         f"{parameters:,}",
-        counted(trees, "game"),
         one / 1024,
         one * trees / 2**20,
+        counted(trees, "game"),
     )
     if limits := world.limits():
         say("  %s", limits)

@@ -49,6 +49,7 @@ class Setup:
     cores: int
     make_engine: Callable[[torch.nn.Module], tuple[Engine, str]]  # -> engine, why this one, in words
     engine_choice: str  # what self-play evaluates with, in words
+    games_at_once: str  # how many this rank plays, in words
     callbacks: Callbacks
     log_name: str
 
