@@ -64,15 +64,17 @@ def end_on_interrupt() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(DONE))
 
 
-def open_session(given: argparse.Namespace, untruncated: bool = False, threads: int = 1) -> "tuple[Session, Limit]":
+def open_session(
+    given: argparse.Namespace, untruncated: bool = False, threads: int = 1, size: tuple[int, int] | None = None
+) -> "tuple[Session, Limit]":
     """Load the network that the options name, and print its name on standard error. Return (a new game against it, the
     limit that the options set, which is empty if they set none). untruncated: play `Game.untruncated`. threads: of
-    engines on a CPU. Raises Refusal."""
+    engines on a CPU. size: as of `load_player`. Raises Refusal, and ValueError for a size."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.player.loaded_player import LoadedPlayer, load_player
     from az_mpi.player.session import ready_session
 
-    player = load_player(find_network(given.run, given.checkpoint), threads=threads)
+    player = load_player(find_network(given.run, given.checkpoint), threads=threads, size=size)
     if untruncated:
         player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
     session = ready_session(player)

@@ -68,7 +68,7 @@ class UciEngine(LineEngine):
         self._place: list[str] | None = ["startpos"]  # the words for the position that `_played` begin at
         self._played: list[str] = []  # the moves that led from there to the session's position
         # Once the game's own rules have no moves: the words of other rules, and the position in these.
-        self._beyond: "tuple[Moves, np.ndarray] | None" = None
+        self._beyond: tuple[Moves, np.ndarray] | None = None
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "uci": self._uci,
             "isready": self._isready,

@@ -1,4 +1,4 @@
-"""Chess960 by UCI: positions in X-FEN and Shredder-FEN, both ways to write castling, whole games with other programs."""
+"""Chess960 by UCI: positions in X-FEN and Shredder-FEN, both ways to write castling, whole games with programs."""
 
 import os
 import random
