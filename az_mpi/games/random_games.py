@@ -11,7 +11,7 @@ from numba import njit
 from az_mpi.core.hashing import mix
 from az_mpi.core.intrinsics import call1, call2
 from az_mpi.games.base import Game
-from az_mpi.games.entry_points import FAILED, Entries
+from az_mpi.games.entry_points import FAILED, WORDS_FROM, Entries
 from az_mpi.games.position_game import PositionGame
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the step of SplitMix64
@@ -75,7 +75,7 @@ def _play_out(
 ) -> int:
     """Play in place, uint8 [B, bytes of a state]; return the number of moves, or FAILED."""
     legal, result, plies = np.empty(num_actions, np.bool_), np.empty(1, np.float32), 0
-    words = legal[: num_actions // 8 * 8].view(np.uint64)
+    words = legal[: num_actions // 8 * 8 if num_actions >= WORDS_FROM else 0].view(np.uint64)
     legal_at, result_at = np.int64(legal.ctypes.data), np.int64(result.ctypes.data)
     for b in range(len(states)):
         state = np.int64(states.ctypes.data) + b * states.shape[1]
@@ -85,7 +85,7 @@ def _play_out(
             if num_legal <= 0:
                 return FAILED
             seed += _GOLDEN
-            action = _drawn(legal, words, num_legal, seed)
+            action = _drawn_in_words(legal, words, num_legal, seed) if len(words) else _drawn(legal, num_legal, seed)
             if call2(entries.apply, state, action) == FAILED:
                 return FAILED
             plies += 1
@@ -99,9 +99,8 @@ def _play_out(
 
 
 @njit(cache=True, nogil=True)
-def _drawn(legal, words, num_legal, seed):
-    """Return one of the `num_legal` legal actions, uniformly. words: uint64, the same bytes, eight in a number. seed:
-    tells draws apart."""
+def _drawn(legal, num_legal, seed):
+    """Return one of the `num_legal` legal actions, uniformly. seed: tells draws apart."""
     word = mix(seed)
     if 4 * num_legal > len(legal):  # then to try actions is faster than to count
         for _ in range(16):
@@ -109,15 +108,27 @@ def _drawn(legal, words, num_legal, seed):
             if legal[action]:
                 return action
             word = mix(word)
-    rank = np.int64(((word & np.uint64(0xFFFFFFFF)) * np.uint64(num_legal)) >> np.uint64(32))
-    action = 0
-    for k in range(len(words)):
-        num = np.int64(words[k] * _EACH_BYTE >> _LAST_BYTE)  # of legal actions among eight
-        if rank < num:
-            break
-        rank -= num
-        action += 8
+    return _ranked(legal, 0, np.int64(((word & np.uint64(0xFFFFFFFF)) * np.uint64(num_legal)) >> np.uint64(32)))
+
+
+@njit(cache=True, nogil=True)
+def _ranked(legal, action, rank):
+    """Return the legal action from `action` on that has so many others before it."""
     while rank > 0 or not legal[action]:
         rank -= legal[action]
         action += 1
     return action
+
+
+@njit(cache=True, nogil=True)
+def _drawn_in_words(legal, words, num_legal, seed):
+    """Return one of many actions as `_drawn` does. words: uint64, the same bytes, eight in a number."""
+    if 4 * num_legal > len(legal):
+        return _drawn(legal, num_legal, seed)
+    rank = np.int64(((mix(seed) & np.uint64(0xFFFFFFFF)) * np.uint64(num_legal)) >> np.uint64(32))
+    for k in range(len(words)):
+        num = np.int64(words[k] * _EACH_BYTE >> _LAST_BYTE)  # of legal actions among eight
+        if rank < num:
+            return _ranked(legal, 8 * k, rank)
+        rank -= num
+    return _ranked(legal, 8 * len(words), rank)
