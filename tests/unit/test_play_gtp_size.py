@@ -1,41 +1,18 @@
 """python -m az_mpi gtp on boards of other sizes than the one that a network has learned on."""
 
-import argparse
-import os
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
+from gtp_channel import LoadingChannel
 from helpers import make_run
 
-from az_mpi.play import gtp
-from az_mpi.play.line_engine import Serving
-from az_mpi.play.lines import Lines
-from az_mpi.play.loading import Loading
 from az_mpi.player import trained_network
-from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import load_player
-
-
-class Channel:
-    """An engine that loads a network as the program does."""
-
-    def __init__(self, run):
-        loading = Loading(argparse.Namespace(run=Path(run), checkpoint="newest", simulations=16, seconds=0.0))
-        lines, self.said = Lines(os.pipe()[0]), []
-        serving = Serving(loading.session, Limit(simulations=16), lines, at_size=loading.at_size)
-        self.engine = gtp.GtpEngine(serving, self.said.append)
-
-    def say(self, line):
-        self.said.clear()
-        self.engine.answer(line)
-        return "".join(self.said).strip()
 
 
 def test_a_network_without_weights_for_cells_plays_on_other_boards():
     """Sabaki and gogui-twogtp send komi before the size, and the size before each game."""
-    channel = Channel("zoo:go9")
+    channel = LoadingChannel("zoo:go9")
     assert channel.say("komi 5.5") == "="
     for size, point in ((13, "N13"), (9, "J9"), (13, "N1"), (5, "E5")):
         assert channel.say(f"boardsize {size}") == "=" and channel.say("clear_board") == "="
@@ -48,20 +25,20 @@ def test_a_network_without_weights_for_cells_plays_on_other_boards():
 
 
 def test_a_network_of_a_game_with_rows_and_columns_plays_on_a_rectangle():
-    channel = Channel("zoo:gomoku9")
+    channel = LoadingChannel("zoo:gomoku9")
     assert channel.say("rectangular_boardsize 11 10") == "=" and channel.say("play b L10") == "="
     assert channel.say("genmove w").startswith("= ")
 
 
 @pytest.mark.parametrize("name, line", [("zoo:hex7", "boardsize 9"), ("zoo:connect4", "boardsize 8")])
 def test_a_network_with_weights_for_cells_refuses_other_boards(name, line):
-    channel = Channel(name)
+    channel = LoadingChannel(name)
     assert channel.say(line).startswith("? unacceptable size: the network plays 7 x ")
     assert channel.say("genmove b").startswith("= ")
 
 
 def test_the_size_that_the_rules_do_not_allow_is_named():
-    channel = Channel("zoo:go9")
+    channel = LoadingChannel("zoo:go9")
     assert "size" in channel.say("boardsize 100") and channel.say("genmove b").startswith("= ")
 
 
