@@ -96,7 +96,7 @@ def at_size(trained: TrainedNetwork, columns: int, rows: int) -> Game:
     if name == parse("gomoku"):
         name = parse("mnk(k=5)")
     known = inspect.signature(GAMES.find(str(name))).parameters
-    keys = [("size", "size"), ("columns", "rows"), ("n", "m")]
+    keys = [("size", "size"), ("columns", "rows"), ("m", "n")]
     across, down = next((pair for pair in keys if known.keys() >= set(pair)), ("", ""))
     learned = f"{trained.game.planes_shape[2]} x {trained.game.planes_shape[1]}"
     if not across or across == down and columns != rows:

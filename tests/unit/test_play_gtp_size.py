@@ -19,9 +19,9 @@ def test_a_network_without_weights_for_cells_plays_on_other_boards():
         assert channel.say(f"play b {point}") == "="
         assert channel.say("genmove w").removeprefix("= ") not in ("pass", point)
         assert channel.say("get_komi") == "= 5.5" and channel.engine.go.komi == 5.5
-        assert channel.engine.go.size == size
+        assert channel.engine.go.planes_shape[1] == size
     assert channel.say("rectangular_boardsize 9 13") == "? unacceptable size: the network plays 9 x 9 alone"
-    assert channel.engine.go.size == 5
+    assert channel.engine.go.planes_shape[1] == 5
 
 
 def test_a_network_of_a_game_with_rows_and_columns_plays_on_a_rectangle():
