@@ -1,6 +1,10 @@
 """What Sabaki 0.60 sends to an engine, recorded from its library for GTP, @sabaki/gtp, in November 2026."""
 
+import threading
+
 from gtp_channel import LoadingChannel
+
+ANALYSED_S = 2.0  # until the next command: the first report of an analysis is due after 0.5
 
 # Sabaki sends the first four at once, komi before the size, and a command that interrupts an analysis. Where it goes
 # to another variation it takes moves back if that is shorter, else it begins again.
@@ -38,8 +42,10 @@ def test_a_game_as_sabaki_sends_it_is_answered_on_two_sizes():
         lines = GAME.format(komi=komi, size=size).split("\n")[1:-1]
         for line, following in zip(lines, [*lines[1:], ""]):
             if line.startswith("kata-analyze"):
-                channel.send(following + "\n")
+                threading.Timer(ANALYSED_S, channel.send, [following + "\n"]).start()
             said = channel.say(line)
+            if line.startswith("kata-analyze"):
+                assert channel.engine.lines.next() == following  # which has ended the analysis
             assert said.startswith("="), (line, said)
             if "analyze" in line:
                 assert "info move " in said and " winrate 0." in said and " pv " in said
