@@ -59,6 +59,12 @@ class Loading:
         """Let `session` return one whose engine has so many threads of a CPU."""
         self._threads = threads
 
+    def at_size(self, columns: int, rows: int) -> "Session":
+        """Return a session on a board of another size. Raises ValueError if the network cannot play there."""
+        from az_mpi.play.options import open_session
+
+        return open_session(self._given, untruncated=True, threads=self._threads, size=(columns, rows))[0]
+
     def _load(self):
         try:
             from az_mpi.play.options import open_session

@@ -79,16 +79,21 @@ def expect_two_players(game: "Game", what: str) -> None:
 
 
 def open_session(
-    given: argparse.Namespace, untruncated: bool = False, threads: int = 1, for_two: str = ""
+    given: argparse.Namespace,
+    untruncated: bool = False,
+    threads: int = 1,
+    for_two: str = "",
+    size: tuple[int, int] | None = None,
 ) -> "tuple[Session, Limit]":
     """Load the network that the options name, and print its name on standard error. Return (a new game against it, the
     limit that the options set, which is empty if they set none). untruncated: play `Game.untruncated`. threads: of
-    engines on a CPU. for_two: the program that needs a game of two players without chance. Raises Refusal."""
+    engines on a CPU. for_two: the program that needs a game of two players without chance. size: as of `load_player`.
+    Raises Refusal, and ValueError for a size."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.player.loaded_player import LoadedPlayer, load_player
     from az_mpi.player.session import ready_session
 
-    player = load_player(find_network(given.run, given.checkpoint), threads=threads)
+    player = load_player(find_network(given.run, given.checkpoint), threads=threads, size=size)
     if for_two:
         expect_two_players(player.game, for_two)
     if untruncated:
