@@ -80,8 +80,10 @@ def perform(trial, folder):
     return Outcome(trial, run, first, again)
 
 
-def watch(trial, folder, run, injections):
-    """Start the trial's job with these injections, watch it until nothing of it is left, and return the `Job`."""
+def watch(trial, folder, run, injections, visible=None):
+    """Start the trial's job with these injections, watch it until nothing of it is left, and return the `Job`.
+
+    visible: segments that were seen before, which are not read again."""
     events, temporary = folder / "events", folder / "tmp"
     events.mkdir(parents=True)
     temporary.mkdir()
@@ -116,7 +118,7 @@ def watch(trial, folder, run, injections):
         TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"),
         **{MARK: str(folder)},
     )
-    job, begun = Job(), time.monotonic()
+    job, begun = Job(visible=dict(visible or {})), time.monotonic()
     with open(folder / "output", "w+") as output:
         process = subprocess.Popen(
             [str(word) for word in words],
