@@ -144,7 +144,7 @@ def watch(trial, folder, run, injections, visible=None):
 
 def follow(job, process, folder, run, late):
     """Look at a job until mpirun has ended or BOUND_S are over; act where the plan asks for it from outside."""
-    begun, looks, stopped, acted_at = time.monotonic(), 0, {}, None
+    begun, looks, stopped, acted_at, before = time.monotonic(), 0, {}, None, set(job.visible)
     while process.poll() is None and time.monotonic() - begun < BOUND_S:
         time.sleep(LOOK_S)
         events = read_events(folder / "events")
@@ -155,7 +155,7 @@ def follow(job, process, folder, run, late):
         for rank in [rank for rank, until in stopped.items() if until and time.time() > until]:
             os.kill(pids[rank], signal.SIGCONT)
             stopped[rank] = None
-        if late and any((run / "games").glob("0*.h5")):
+        if late and any(path.name not in before for path in (run / "games").glob("0*.h5")):
             acted_at = acted_at or time.monotonic()
             for injection in [i for i in late if time.monotonic() - acted_at > i.passage / 10]:
                 late.remove(injection)
