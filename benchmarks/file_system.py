@@ -24,7 +24,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import make_parser, mpirun
+from common import make_parser, mpirun, spread, tell
 
 ROOT = Path(__file__).resolve().parents[1]
 SHORT = ("evaluate.opponents=[]", "evaluate.solver_positions=0", "report.tensorboard=false")
@@ -47,15 +47,26 @@ def main():
     arguments = parser.parse_args()
     if not shutil.which("strace"):
         sys.exit("strace is not installed: apt install strace")
-    print("| what | ranks | where | " + " | ".join(COLUMNS) + " |")
-    print("|---" * (3 + len(COLUMNS)) + "|")
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         for ranks in map(int, arguments.ranks.split(",")):
             one, more = (train(arguments, folder, ranks, n) for n in (1, 1 + MORE))
-            show("a start and one iteration", ranks, one)
-            show("an iteration", ranks, {place: part(more[place], one[place]) for place in one})
-        show("status", 1, count([sys.executable, "-m", "az_mpi", "status", str(folder / "run-1-1")], folder, "run-1-1"))
+            rows += [("a start and one iteration", ranks, place, one[place]) for place in one]
+            rows += [("an iteration", ranks, place, part(more[place], one[place])) for place in one]
+        words = [sys.executable, "-m", "az_mpi", "status", str(folder / f"run-{ranks}-1")]
+        rows += [("status", 1, *row) for row in count(words, folder, f"run-{ranks}-1").items()]
+    if arguments.json:
+        tell(
+            "what the file system sees",
+            {f"{what}.{n}.{place}.{name}": spread([found[name]]) for what, n, place, found in rows for name in COLUMNS},
+            True,
+        )
+        return
+    print("| what | ranks | where | " + " | ".join(COLUMNS) + " |")
+    print("|---" * (3 + len(COLUMNS)) + "|")
+    for row in rows:
+        show(*row)
 
 
 def train(arguments, folder, ranks, iterations):
@@ -130,13 +141,12 @@ def part(more, one):
     return {name: (more[name] - one[name]) / MORE for name in COLUMNS}
 
 
-def show(what, ranks, found):
-    for place, counter in found.items():
-        values = [
-            f"{counter[name] / 2**20:,.2f} MiB" if name in ("read", "written") else counter[name] for name in COLUMNS
-        ]
-        cells = [value if isinstance(value, str) else f"{round(value):,}" for value in values]
-        print(f"| {what} | {ranks} | {place} | " + " | ".join(cells) + " |", flush=True)
+def show(what, ranks, place, found):
+    """Print one row of the table."""
+    cells = [
+        f"{found[name] / 2**20:,.2f} MiB" if name in ("read", "written") else f"{found[name]:,.0f}" for name in COLUMNS
+    ]
+    print(f"| {what} | {ranks} | {place} | " + " | ".join(cells) + " |")
 
 
 if __name__ == "__main__":

@@ -24,12 +24,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import trial  # first: it makes this checkout's az_mpi the one that the others import
+from trial import LAUNCHER, ROOT, Outcome  # isort: split
+
 import catalogue
 import invariants
 import psutil
-import trial
 from catalogue import Trial
-from trial import LAUNCHER, ROOT, Outcome
 
 SETTINGS = {
     "selfplay.num_games": 16,
@@ -135,7 +136,8 @@ def sample(job, metrics, num_ranks):
                 for rank, process in ranks.items():
                     with process.oneshot():
                         row = (ended[-1][0], process.memory_info().rss, process.num_fds(), process.num_threads())
-                    samples.setdefault(rank, []).append(row)
+                    if row[1]:  # else it has just ended
+                        samples.setdefault(rank, []).append(row)
     return samples, ended
 
 
