@@ -224,7 +224,7 @@ class Chain:
         """Run a job with the trial's fault, and check all that is cheap to check."""
         place = self.folder / "job"
         job = trial.watch(one, place, run, one.injections, self.visible)
-        outcome = Outcome(one, run, job)
+        outcome = Outcome(of_start_up(one, job), run, job)
         for ids in job.visible.values():
             self.needed.update(ids or [])
         self.visible = {name: None for name in job.visible}
@@ -240,6 +240,8 @@ class Chain:
             invariants.nothing_left,
         ]
         found = [f"{each.__name__}: {text}" for each in cheap for text in each(outcome)]
+        if job.status is not None and job.status < 0:  # mpirun was killed: the next job takes the lock over
+            found = [text for text in found if not text.startswith("nothing_left: the lock ")]
         self.broken += [f"job {len(self.statuses)}, seed {one.seed}, {one.fault}: {text}" for text in found]
         kept = place.with_name(f"job-{len(self.statuses):04d}")
         place.rename(kept)
@@ -256,6 +258,16 @@ class Chain:
         if twice := [game for game, num in there.items() if num > 1]:
             self.broken.append(f"{where}: {len(twice)} games are stored twice: {twice[:3]}")
         self.broken += [f"{where}: {text}" for text in invariants.files_whole(Outcome(None, run, None))]
+
+
+def of_start_up(one, job):
+    """Return the trial; as one of the start-up if a rank was killed before the job had its weights, since a job that
+    resumes also exchanges games while it fills its window."""
+    fired, weights = job.times("fired"), job.times("weights")
+    kills = [each for each in one.injections if each.action[0] == "signal" and each.action[2] in (9, 11)]
+    if fired and kills and "mpirun" not in kills[0].action[1] and (not weights or fired[0] < weights[0]):
+        return replace(one, fault="kill in the start-up")
+    return one
 
 
 def remove(folder):

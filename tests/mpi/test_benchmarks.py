@@ -25,6 +25,7 @@ TINY = {
     "file_system": "--ranks 1",
     "gumbel_in_play": "--network zoo:hex5 --simulations 20 --games 2",
     "import_games": "--make 3 --engine random",
+    "large_run": "--segments 3 --games 20",
     "memory": "--engines torch --iterations 24 --settled 12",
     "one_gpu": "--tiny",
     "one_game": "--config_file configs/smoke.json --simulations 20 --seconds 0.3 --runs 1",
