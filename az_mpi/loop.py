@@ -82,6 +82,7 @@ def iteration(run: Run) -> None:
 def play(run: Run) -> None:
     """Play the games that this iteration still lacks and exchange them."""
     old = exchange.committed(run)
+    training_phase.abandon_stale(run, run.progress.iteration)
     games = quota.Quota(run.setup.config.selfplay, run.world, run.progress.iteration, old.games["id"])
     finished_before = run.playing.player.num_finished - len(run.playing.player.finished)  # while others trained
     run.restart_evaluator()

@@ -170,6 +170,12 @@ class Selfplay(Section):
         "Split num_games over the ranks exactly and seed each game by (seed, iteration, game index), so that any "
         'number of ranks makes the same games (not with the evaluator "rollout", which draws by rank).',
     )
+    max_staleness: whole(0) = free(
+        0,
+        "Most iterations between the weights that begin a game and those of the iteration that gets it. Older games "
+        "under way are given up, and new ones begin with newer weights. At least 1 while ranks play beside trainers; "
+        "0: no limit.",
+    )
     max_plies: whole(0) = free(
         0,
         "A game that reaches this many plies ends as a draw (value 0 for both players); 0: no limit but the game's "

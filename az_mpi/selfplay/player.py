@@ -117,6 +117,16 @@ class Player:
         self._allowed = num_finished
         self._finish()
 
+    def abandon(self, iteration: int) -> int:
+        """Give up the games that were begun before `iteration` and are not finished, and return how many. Their slots
+        are free then. Only while no evaluations are under way."""
+        old = np.zeros(len(self.live), bool)
+        old[[slot for slot, _ in self._ended]] = True
+        old = (old | self.live) & (self.iterations < iteration)
+        self.live[old] = False
+        self._ended = deque((slot, record) for slot, record in self._ended if not old[slot])
+        return int(old.sum())
+
     def start(self, slots: np.ndarray, ids: np.ndarray, iteration: int) -> None:
         """Begin a game in each slot; ids: uint64 [n]. Its random numbers depend on the seed and its id alone. Where it
         begins, see `starts.begin`."""

@@ -56,6 +56,7 @@ class Writer:
     ):
         """requests: of signals; the writer asks for a stop there when it gives up."""
         self.folder, self.links, self.game, self.give_up_s = folder, links, game, give_up_s
+        self._links = segment.Links(folder, links)
         self.requests = requests or Requests()
         self.may_appear: Callable[[], None] = lambda: None  # called right before a file appears; raises Forbidden
         self.ended = None  # why nothing is written any more, in words
@@ -75,7 +76,7 @@ class Writer:
 
         The record must not be changed afterwards. Without games it makes no segment, but the links are renewed.
         """
-        steps = [(self.links, lambda: segment.link_all(self.folder, self.links, self._check))]
+        steps = [(self.links, lambda: self._links.renew(self._check))]
         if len(record.games):
             names = []  # a second try writes the same file, which may have appeared before the first try failed
 
