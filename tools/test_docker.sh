@@ -67,7 +67,7 @@ for line in sys.stdin:  # the environment after the files, which it overrides
         settings.setdefault(section == ":env:", {})[key.lstrip(".")] = ast.literal_eval(value)
 print("[global]")
 for key, value in {**settings.get(False, {}), **settings.get(True, {})}.items():
-    words = [word for word in value.split() if not word.startswith("file:")]  # folders that are not inside
+    words = [word for word in value.split() if not word.startswith(("file:", "/"))]  # these are not inside
     if words:
         print(key, "=", " ".join(words))' >"$scratch/pip.conf"
 secrets+=(--secret "id=pip.conf,src=$scratch/pip.conf")
