@@ -55,9 +55,18 @@ class Segment:
 
 def next_path(folder: str | Path, iteration: int) -> Path:
     """Return the path of the next segment of an iteration."""
+    return path_of(folder, iteration, next_number(folder, iteration))
+
+
+def next_number(folder: str | Path, iteration: int) -> int:
+    """Return the number of the next segment of an iteration, from 0."""
     # Not the number of segments: one may have been set aside, and no name may be used twice.
-    index = 1 + max((index for _, index, _ in _names(folder, iteration)), default=-1)
-    return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
+    return 1 + max((index for _, index, _ in _names(folder, iteration)), default=-1)
+
+
+def path_of(folder: str | Path, iteration: int, number: int) -> Path:
+    """Return the path of a segment."""
+    return Path(folder) / f"{iteration:06d}-{number:03d}.h5"
 
 
 def write(
