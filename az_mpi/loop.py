@@ -74,12 +74,14 @@ def iteration(run: Run) -> None:
     run.mark()
     if save_due(run) or run.writers.are_several:
         with timers("save"):
-            exchange.settle(run)
-            if save_due(run):
+            whole = exchange.settle(run)
+            if whole and save_due(run):
                 resume.save(run)
-            elif run.saves_later:
+            elif whole and run.saves_later:
                 save_now(run)
             run.saves_later = False
+        if not whole:
+            resume.leave(run)
     with timers("report"):  # its seconds are in the next iteration's record
         iteration_report.report(run, outcome.num_steps)
 

@@ -113,7 +113,7 @@ train() {  # IMAGE USER FOLDER COMMAND...
 }
 nobody=4321  # an id without a name
 build "$image" docker/Dockerfile
-[ -z "$(inside "$image" $nobody getent passwd $nobody)" ] || die "the image knows a user $nobody"
+! inside "$image" $nobody getent passwd $nobody >/dev/null 2>&1 || die "the image knows a user $nobody"
 inside "$image" az python -c '
 import socket
 try:

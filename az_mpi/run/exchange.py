@@ -64,15 +64,16 @@ def store(run: Run) -> Record:
     return record
 
 
-def settle(run: Run) -> None:
-    """Wait until the games that all ranks were given are on disk, and let root renew the links to them. Does nothing
-    where root is the only writer: it does its work in order."""
+def settle(run: Run) -> bool:
+    """Wait until the games that all writers were given are on disk, and let root renew the links to them; return false
+    if a writer has ended before. Does nothing where root is the only writer: it does its work in order."""
     if not run.writers.are_several:
-        return
+        return True
     run.files.flush()
-    run.world.barrier()
+    ends = run.world.collect(run.files.end is not None)
     if run.world.is_root:
         run.files.writer.submit(run.games_iteration, Record.empty(run.setup.game), {})
+    return not any(ends)
 
 
 def store_all(run: Run) -> None:

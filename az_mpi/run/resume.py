@@ -116,8 +116,7 @@ def leave(run: Run, failure: str | None = None) -> NoReturn:
     trusted.
     """
     exchange.store_all(run)
-    exchange.settle(run)
-    if failure is None:
+    if exchange.settle(run) and failure is None:
         save(run)
     run.files.flush()
     ends = run.world.collect(run.files.end)  # if a writer dies before all is stored, the others store it, then leave
