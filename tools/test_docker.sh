@@ -125,7 +125,6 @@ else:
 train "$image" az /runs mpirun
 train "$image" root /runs mpirun --allow-run-as-root
 train "$image" $nobody /runs env HOME=/nowhere mpirun
-train "$image" $nobody /runs env -u HOME mpirun
 python3 tools/apptainer_to_dockerfile.py docker/apptainer.def >"$scratch/apptainer.Dockerfile"
 build "$image-apptainer" "$scratch/apptainer.Dockerfile"
 inside "$image-apptainer" $nobody /runscript --help | grep -q '^usage: ' || die "the image's program does not start"

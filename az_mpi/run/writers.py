@@ -10,6 +10,11 @@ from az_mpi.mpi.world import World
 from az_mpi.run.run_files import RunFiles
 
 
+def ranks_that_write(num_ranks: int, ranks_per_writer: int) -> list[int]:
+    """Return the ranks that write games, each the first of its group; the last group also has what is left over."""
+    return [k * ranks_per_writer for k in range(max(num_ranks // ranks_per_writer, 1))]
+
+
 @dataclass
 class Writers:
     """The writers of a world, and this rank's group. Made for one set of ranks."""
@@ -22,10 +27,9 @@ class Writers:
     @classmethod
     def make(cls, world: World, ranks_per_writer: int) -> "Writers":
         """Return the writers of a world. Collective."""
-        num = max(world.size // ranks_per_writer, 1)
-        index = min(world.rank // ranks_per_writer, num - 1)  # the last group has the ranks that are left over
-        group = world if num == 1 else world.part(index)
-        return cls(group, [k * ranks_per_writer for k in range(num)], index)
+        ranks = ranks_that_write(world.size, ranks_per_writer)
+        index = min(world.rank // ranks_per_writer, len(ranks) - 1)
+        return cls(world if len(ranks) == 1 else world.part(index), ranks, index)
 
     @property
     def are_several(self) -> bool:
