@@ -1,4 +1,4 @@
-"""A job on a machine with other users: they connect to its ports, look at its files, and see its command lines."""
+"""A job on a machine with other users: they send to its ports, look at its files, and see its command lines."""
 
 import json
 import os
@@ -11,51 +11,51 @@ import time
 
 import psutil
 import pytest
-from jobs import BACKENDS, PROGRAMS, SMALL, SMOKE, ids
+from jobs import PROGRAMS, SMALL, SMOKE, ids
 
 pytestmark = pytest.mark.mpi
 NOBODY = 65534
 SECRET = re.compile(r"\b[0-9a-f]{32}\b")  # secrets.token_hex(16)
 
 
-def ports():
-    """Return the ports that are bound on this machine, by any user."""
-    return {row.laddr.port for row in psutil.net_connections("inet") if row.laddr and row.status in ("LISTEN", "NONE")}
+def ports(job):
+    """Return [address, port] of the UDP ports of a job's ranks, as stranger.py reads them."""
+    found = []
+    for process in psutil.Process(job.pid).children(recursive=True):
+        try:
+            rows = process.net_connections("udp4") if "run_dist.py" in process.cmdline()[:2] else []
+        except psutil.Error:
+            continue
+        found += [["127.0.0.1" if row.laddr.ip == "0.0.0.0" else row.laddr.ip, row.laddr.port] for row in rows]
+    return found
 
 
 @pytest.fixture
 def stranger():
-    """Return start(): the running stranger.py, of another user where this one is root."""
-    started = []
-
-    def start():
-        other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
-        python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable  # that another user may run
-        before, program = ",".join(map(str, {0, *ports()})), (PROGRAMS / "stranger.py").read_text()
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": "/"}
-        started.append(subprocess.Popen([python, "-c", program, before, "240"], **pipes, **other))
-        return started[-1]
-
-    yield start
-    for process in started:
+    """stranger.py, which runs as another user where this one is root."""
+    other = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if os.geteuid() == 0 else {}
+    python = shutil.which("python3", path="/usr/bin:/bin") or sys.executable  # that another user may run
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": "/"}
+    program = (PROGRAMS / "stranger.py").read_text()
+    with subprocess.Popen([python, "-c", program], **pipes, **other) as process:
+        yield process
         process.kill()
-        process.wait()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_strangers_at_its_ports_do_not_stop_a_job_nor_change_its_games(
-    start_mpirun, run_dist, stranger, tmp_path, backend
+def test_a_flood_of_garbage_at_its_heartbeats_does_not_stop_a_job_nor_change_its_games(
+    start_mpirun, run_dist, stranger, tmp_path
 ):
-    options = [*SMALL, "--set", f"train.backend={backend}"]
-    run_dist(2, tmp_path / "alone", *options)
-    them = stranger()
-    job = start_mpirun(2, "run_dist.py", "--config_file", SMOKE, "--logdir", tmp_path / "run", *options)
-    said, _ = job.communicate(timeout=240)
-    reached, _ = them.communicate("", timeout=30)
+    run_dist(2, tmp_path / "alone", *SMALL)
+    job = start_mpirun(2, "run_dist.py", "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL)
+    while job.poll() is None:
+        stranger.stdin.write(json.dumps(ports(job)) + "\n")
+        stranger.stdin.flush()
+        time.sleep(0.2)
+    reached, _ = stranger.communicate("", timeout=60)
+    said = job.stdout.read()
     assert job.returncode == 0 and "complete: iteration 2 of 2" in said, said
     assert ids(tmp_path / "run") == ids(tmp_path / "alone")
-    reached = json.loads(reached)
-    assert len(reached["tcp"]) >= 2 and reached["udp"], "they must have found the ports of MPI and of heartbeats"
+    assert int(reached) >= 2, "root's port and one of another rank"
 
 
 @pytest.mark.parametrize(("umask", "may"), [(0o000, 0o750), (0o022, 0o750), (0o077, 0o700)])
