@@ -6,7 +6,8 @@ touches six others. One of the two always wins: a full board joins one pair of s
 
 import numpy as np
 
-from az_mpi.games.base import Board, Game
+from az_mpi.games.base import Game
+from az_mpi.games.board_data import Board
 
 
 class Hex(Game):

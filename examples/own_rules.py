@@ -6,7 +6,7 @@ flat. Who cannot move loses.
 
 import numpy as np
 
-from az_mpi.games.base import Board
+from az_mpi.games.board_data import Board
 from az_mpi.games.position_game import PositionGame
 
 

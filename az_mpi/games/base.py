@@ -1,140 +1,32 @@
 """What every game provides: rules over batches of states, with no state of their own.
 
-Shapes: B batch, S numbers a state, A actions, C planes, H rows, W columns, K symmetries.
+Shapes: B batch, S numbers a state, A actions, C planes, H rows, W columns, K symmetries, P players, O outcomes.
 A state is one row of a fixed-size array, so it can be stored in a tree node, a message or a file.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME, mix
+from az_mpi.core.players import CHANCE as CHANCE
+from az_mpi.core.players import of_players
+from az_mpi.games.board_data import Board
 from az_mpi.games.symmetry import turn_cells
 
 ACTIONS_MAX = 2**15 - 1  # a search keeps them as int16
+PLAYERS_MAX = 16
 DTYPES = {"state_dtype", "planes_dtype"}
 NOT_DESCRIBED = "not described"
 OWN_AND_OTHER = "stones of the player to move", "stones of the other player"  # what two planes often show
-NOBODY, NO_CELL = 2, -2  # in `Board.players`
-MARKS = "XO# ."  # of `Board.players` in a text, by their numbers
-NO_FIGURES: Mapping[str, str] = MappingProxyType({})
-
-
-class Board(NamedTuple):
-    """A position as data: H rows from the top by W columns from the left. All drawings are made from it: those in text
-    here, those in pages by `report.board` and play/web_client.html.
-
-    players: int8 [H, W], the owner of the piece on each cell: 0 the player who began, 1 the other one, -1 no piece;
-    `NOBODY`: a piece of neither, which needs a symbol; `NO_CELL`: the board has no cell there.
-    symbols: H rows of W short texts, or of W characters: the kinds of the pieces, as in chess, " " for a plain one; ()
-    where the pieces are all alike.
-    shape: of the cells: "square", or "hex", where each row begins half a cell further to the right than the one above.
-    columns, rows: W and H labels, which together name a cell ("b3"); () for none.
-    edges: whose the top and bottom edges are, and whose the left and right ones, as in Hex; () nobody's.
-    won: the cells, (row, column), of the line or chain that has won the game.
-    figures: {symbol: how the piece is drawn, as the data of an SVG path in a cell from -50 to 50}; a piece without one
-    is a disc with its symbol. A board with figures has cells of two colours.
-    light: the player whose pieces are light: 1, or 0 as in chess, where White begins.
-    beside: what lies beside the board, such as pieces in hand, as a line of text.
-    last: the cells that the last move put pieces on, see `filled_since`; left: those that pieces have left in it. Games
-    leave both empty; `board_after` fills them in.
-    """
-
-    players: np.ndarray
-    symbols: tuple[Sequence[str], ...] = ()
-    shape: str = "square"
-    columns: tuple[str, ...] = ()
-    rows: tuple[str, ...] = ()
-    edges: tuple[int, ...] = ()
-    won: tuple[tuple[int, int], ...] = ()
-    figures: Mapping[str, str] = NO_FIGURES
-    light: int = 1
-    beside: str = ""
-    last: tuple[tuple[int, int], ...] = ()
-    left: tuple[tuple[int, int], ...] = ()
-
-    def text(self) -> str:
-        """Return the rows as lines: X for a piece of the player who began, O for the other one's, a point for none, #
-        for nobody's. On a board of hexagons each line begins further to the right than the one above."""
-        return self._joined([" ".join(MARKS[player] for player in row) for row in self.players])
-
-    def named_text(self, columns: tuple[str, ...] | None = None) -> str:
-        """Return all of the board as lines: `text` with the kinds of pieces, the names of rows and columns, brackets
-        around the cells of `last`, whose edges are which, and what lies beside. columns: names for the columns in place
-        of the board's own."""
-        columns = self.columns if columns is None else columns
-        width = max([len(name) for name in columns] + [len(kind) for row in self.symbols for kind in row], default=1)
-        margin = max([len(name) for name in self.rows], default=0)
-        names = self.rows or [""] * len(self.players)
-        lines = [f"{name:>{margin}}{self._marked_row(row, width)}" for row, name in enumerate(names)]
-        if columns:
-            lines.append(" " * (margin + 1) + " ".join(f"{name:>{width}}" for name in columns))
-        below = []
-        if self.edges:
-            upright, across = (MARKS[owner] for owner in self.edges)
-            below.append(f"{upright} joins top and bottom, {across} joins left and right")
-        if self.beside:
-            below.append(self.beside)
-        return "\n".join([self._joined(lines), *below])
-
-    def _joined(self, lines: list[str]) -> str:
-        if self.shape == "hex":
-            lines = [" " * row + line for row, line in enumerate(lines)]
-        return "\n".join(line.rstrip() for line in lines)
-
-    def _marked_row(self, row: int, width: int) -> str:
-        """Return the cells of a row, each after a blank or a bracket."""
-        text, before = "", False
-        for column in range(len(self.players[row])):
-            is_last = (row, column) in self.last
-            text += f"{'(' if is_last else ')' if before else ' '}{self.mark(row, column):>{width}}"
-            before = is_last
-        return f"{text})" if before else text
-
-    def described(self) -> dict[str, Any]:
-        """Return the board for programs that are not Python, JSON-able: its parts by name."""
-        return self._asdict() | {"players": self.players.tolist(), "figures": dict(self.figures)}
-
-    def mark(self, row: int, column: int) -> str:
-        """Return the sign for a cell in a text: the kind of its piece, or else as in `text`."""
-        player = self.players[row, column]
-        kind = self.symbols[row][column].strip() if self.symbols and player >= 0 else ""
-        return kind or MARKS[player]
-
-    def cells(self) -> list[tuple[int, int]]:
-        """Return the cells that there are, as (row, column) pairs."""
-        return [(int(row), int(column)) for row, column in np.argwhere(self.players != NO_CELL)]
-
-    def name(self, row: int, column: int) -> str:
-        """Return the name of a cell, "" where there are no labels."""
-        return f"{self.columns[column] if self.columns else ''}{self.rows[row] if self.rows else ''}"
-
-    def filled_since(self, before: "Board") -> list[tuple[int, int]]:
-        """Return the cells, as (row, column) pairs, that the move after `before` put pieces on.
-
-        These are cells that were empty; if the move filled none, cells whose piece it captured. Pieces that the move
-        only turned over, as in Othello, do not count.
-        """
-        changed = (self.players >= 0) & (self.players != before.players)
-        if self.symbols:
-            old, new = (np.array([list(row) for row in board.symbols]) for board in (before, self))
-            changed |= (self.players >= 0) & (old != new)
-        onto_empty = changed & (before.players < 0)
-        cells = np.argwhere(onto_empty if onto_empty.any() else changed)
-        return [(int(row), int(column)) for row, column in cells]
-
-    def left_since(self, before: "Board", player: int) -> list[tuple[int, int]]:
-        """Return the cells, as (row, column) pairs, that pieces of a player have left in the move after `before`."""
-        cells = np.argwhere((before.players == player) & (self.players == -1))
-        return [(int(row), int(column)) for row, column in cells]
 
 
 class Game(ABC):
-    """Rules of a two-player zero-sum game with perfect information. Values are for the player to move, in [-1, 1]."""
+    """Rules of a game with perfect information: of one player, of two whose results add up to 0, or of several, with or
+    without moves that are drawn by lot. Values are in [-1, 1]."""
 
     name: str  # with its arguments, as a configuration writes it; rules that differ must differ in it
     num_actions: int
@@ -142,7 +34,10 @@ class Game(ABC):
     planes_dtype: np.dtype = np.dtype(np.uint8)  # or float32
     state_size: int  # S
     state_dtype: np.dtype
-    max_plies: int  # no game is longer
+    max_plies: int  # no game is longer; chance moves count
+    num_players = 2  # P, 1 to PLAYERS_MAX
+    num_outcomes = 0  # O, of a chance move at most; 0: the game has none
+    score_name = ""  # what `score` counts, such as "points"; "": the game has no score
     # Where actions belong to cells: action cell * action_kinds + kind is one of a cell, counted row by row as the
     # planes show the board, and the actions after the last cell's, such as a pass, are of none. 0: they do not.
     action_kinds = 0
@@ -177,29 +72,48 @@ class Game(ABC):
 
     @abstractmethod
     def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Return the states after one legal action in each, state_dtype [B, S]. `states` stays as it is."""
+        """Return the states after one legal action in each, or one outcome where it is chance's move, state_dtype
+        [B, S]. `states` stays as it is."""
 
     @abstractmethod
     def legal(self, states: np.ndarray) -> np.ndarray:
-        """Return which actions may be played, bool [B, A]; at least one in every state that is not terminal."""
+        """Return which actions may be played, bool [B, A]; at least one in every state that is not terminal and where
+        a player is to move."""
 
     @abstractmethod
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game is not over)."""
+        """Return (ended bool [B], value float32). With one or two players, value [B] is for the player to move; with
+        more, value [B, P] has the result of each player, player 0 first. It is 0 where the game is not over. In a game
+        of one player it may be there what a game counts that a limit of its length ends."""
 
     def terminal_at(self, states: np.ndarray, plies: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `terminal` does, except that a game whose rules let it reach `max_plies` is a draw there.
-        plies: int [B], the moves from the start of the game to each state."""
+        """Return what `terminal` does, except that a game whose rules let it reach `max_plies` ends there, with the
+        value that it has. plies: int [B], the moves from the start of the game to each state."""
         ended, value = self.terminal(states)
         return ended | (np.asarray(plies) >= self.max_plies), value
 
     @abstractmethod
     def to_play(self, states: np.ndarray) -> np.ndarray:
-        """Return who is to move, int8 [B]: 0 for the player who began, else 1."""
+        """Return who is to move, int8 [B]: 0 for the player who makes the first move that is not chance's, then 1 to
+        P - 1; CHANCE where a move is drawn by lot. In a terminal state it is a player."""
 
     @abstractmethod
     def planes(self, states: np.ndarray) -> np.ndarray:
         """Return the network's input as the player to move sees it, planes_dtype [B, C, H, W]."""
+
+    def chances(self, states: np.ndarray) -> np.ndarray:
+        """Return the probability of each outcome in states where it is chance's move, float32 [B, O]. Outcomes are
+        played as actions are. By default the game has none: ValueError."""
+        raise ValueError(f"{self.name} has no chance moves")
+
+    def score(self, states: np.ndarray) -> np.ndarray | None:
+        """Return the result so far in the game's own unit, for reports, float32 [B]: the larger, the better, in the
+        order of the values of `terminal`. For games of one player. By default None: there is none."""
+        return None
+
+    def outcome_to_text(self, state: np.ndarray, outcome: int) -> str:
+        """Return an outcome of chance's move in a state, [S], as one word. By default its number."""
+        return str(int(outcome))
 
     def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
         """Write the planes of each state, turned by the symmetry of this number, into `out`, planes_dtype [B, C, H, W].
@@ -290,6 +204,12 @@ class Game(ABC):
         return _smallest_keys(bits.reshape(*bits.shape[:2], -1), self.symmetry_cells)
 
 
+def results(game: Game, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (ended bool [B], the result of each player, float32 [B, P]), from `terminal` and `to_play`."""
+    ended, value = game.terminal(states)
+    return ended, of_players(game.num_players, value, game.to_play(states))
+
+
 def described_planes(game: Game) -> tuple[list[str], str]:
     """Return `Game.describe_planes`, with "not described" for what is missing. A class that makes other planes than the
     class that it is derived from has to describe them itself."""
@@ -335,7 +255,8 @@ def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Boa
     if old is None:
         return board
     mover = int(game.to_play(before[None])[0])
-    return board._replace(last=tuple(board.filled_since(old)), left=tuple(board.left_since(old, mover)))
+    left = board.left_since(old, mover) if mover != CHANCE else []
+    return board._replace(last=tuple(board.filled_since(old)), left=tuple(left))
 
 
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.games import chess_notation, chess_reading
-from az_mpi.games.base import Board, require
+from az_mpi.games.base import require
+from az_mpi.games.board_data import Board
 from az_mpi.games.chess_board import ACTION_KINDS, OWN, ZERO, can_move, mark_legal
 from az_mpi.games.chess_state import (
     BYTE,

@@ -10,8 +10,9 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.games.base import OWN_AND_OTHER, Board, owners
+from az_mpi.games.base import OWN_AND_OTHER, owners
 from az_mpi.games.bitboards import count
+from az_mpi.games.board_data import Board
 from az_mpi.games.position_game import PositionGame
 from az_mpi.games.winning_cells import lines
 

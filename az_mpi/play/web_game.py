@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.games.base import Board, board_after
+from az_mpi.games.base import board_after
+from az_mpi.games.board_data import Board
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.player import levels
 from az_mpi.player.limits import Limit

@@ -7,7 +7,8 @@ import numpy as np
 
 from az_mpi import games
 from az_mpi.core.printing import counted
-from az_mpi.games.base import Board, board_after
+from az_mpi.games.base import board_after
+from az_mpi.games.board_data import Board
 from az_mpi.storage import segment
 
 POSITIONS_MAX = 6  # of each game that are drawn

@@ -6,7 +6,8 @@ from helpers import Corridor, after, board, stones
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
-from az_mpi.games.base import Board, Game, board_after
+from az_mpi.games.base import Game, board_after
+from az_mpi.games.board_data import Board
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")
 BOTH = pytest.mark.parametrize("game", [CONNECT4, TICTACTOE], ids=lambda game: game.name)

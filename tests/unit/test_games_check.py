@@ -7,8 +7,8 @@ from helpers import Ways
 from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.games import connect4, mnk, othello
-from az_mpi.games.base import Board
 from az_mpi.games.bitboards import change_sides, count, is_empty, put
+from az_mpi.games.board_data import Board
 from az_mpi.search import tree
 
 CONNECT4, TICTACTOE = games.make("connect4"), games.make("tictactoe")

@@ -15,7 +15,7 @@ from helpers import loaded_player, make_run
 
 from az_mpi import games
 from az_mpi.__main__ import main as program
-from az_mpi.games.base import Board
+from az_mpi.games.board_data import Board
 from az_mpi.play import terminal
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
