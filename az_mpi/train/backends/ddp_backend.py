@@ -39,7 +39,7 @@ SUM_POLL_S = 5e-5  # the same during a sum by NCCL, which training waits for
 class DdpBackend:
     """torch.distributed: a `Backend`, whose constructor is collective too. Its `problem` is the same on every rank.
 
-    gpus: the UUID of each rank's GPU, None for a CPU; () if all train on CPUs.
+    gpus: the name of each rank's board (`placement.board_of`), None for a CPU; () if all train on CPUs.
     """
 
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
