@@ -73,18 +73,24 @@ def evaluate(
             matches[name] = versus(scores, play(f"games of {name}", opponent, None))
         elif opponent is not None:
             matches[name] = summary(play(f"match against {name}", player, opponent))
+    return report | _by_solver(world, config, game, player, scores if alone else None, show)
+
+
+def _by_solver(world, config, game, player, scores, show):
+    """Return the entries "solver" and "optimum" of `evaluate`, if every rank has the exact solver. scores: of the
+    network in a game of one player, else None."""
+    settings = config.evaluate
     solver = SOLVERS.make(settings.solver, game=game) if settings.solver_positions else None
     # Every rank is asked: the solver may be missing on some hosts.
-    if solver and not any(world.collect(solver.missing())):
-        shown = show("solving positions", "positions")
-        best = solver.optimum(_starts(config, game)) if alone else None
-        solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)
-        shown.finish()
-        if best is not None:
-            report["optimum"] = versus(scores, Scores(np.asarray(best, float)))
-        shown = show("comparison with the solver", "positions")
-        report["solver"] = optimal_share(world, game, player, solved, shown.update, shown.finish)
-    return report
+    if not solver or any(world.collect(solver.missing())):
+        return {}
+    shown = show("solving positions", "positions")
+    best = solver.optimum(_starts(config, game)) if scores is not None else None
+    solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)
+    shown.finish()
+    optimum = {} if best is None else {"optimum": versus(scores, Scores(np.asarray(best, float)))}
+    shown = show("comparison with the solver", "positions")
+    return optimum | {"solver": optimal_share(world, game, player, solved, shown.update, shown.finish)}
 
 
 def _starts(config, game):

@@ -9,7 +9,7 @@ import numpy as np
 
 from az_mpi.core.intrinsics import FAILED, call1, call2, inlined
 from az_mpi.core.players import CHANCE
-from az_mpi.search import chance, loop_memory, root, simulation, tree, values
+from az_mpi.search import chance_nodes, loop_memory, root, simulation, tree, values
 from az_mpi.search.loop_memory import BROKEN, NEEDED, NEEDED_NODES, SIMULATIONS, Compiled, Mine
 from az_mpi.search.tree import NO_CHILD
 
@@ -44,7 +44,7 @@ def add_leaf(
         if not _expand_chance(trees, b, leaf, noise, game, mine):
             break
         n = leaf
-        to = chance.outcome_edge(trees, b, n)
+        to = chance_nodes.outcome_edge(trees, b, n)
         trees.path[b, this.path_length] = to
         this.path_length += 1
     this.nodes_used, this.edges_used, this.path_length = num_nodes, num_edges, depth
@@ -101,5 +101,5 @@ def _expand_chance(trees, b, n, noise, game, mine):
     if needed > trees.edge.shape[1]:
         mine.told[NEEDED] = max(mine.told[NEEDED], needed)
         return False
-    chance.expand(trees, b, n, mine.chances, noise.streams)
+    chance_nodes.expand(trees, b, n, mine.chances, noise.streams)
     return True

@@ -15,7 +15,7 @@ import numpy as np
 
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import CHANCE, by_player, num_values, of_players
-from az_mpi.search import batches, chance, puct_rule, root, simulation, streams, tree, wins
+from az_mpi.search import batches, chance_nodes, puct_rule, root, simulation, streams, tree, wins
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
@@ -147,13 +147,13 @@ class Search:
 
     def _through_chance(self, slots, nodes, actions, states, num_leaves=1):
         """Lead simulations that have reached chance nodes on to the positions after them, in place: each in a tree of
-        its own. The arguments are as in `chance.through`. num_leaves: that each tree will get."""
+        its own. The arguments are as in `chance_nodes.through`. num_leaves: that each tree will get."""
         self._make_room(slots, num_leaves)
         while len(rows := np.flatnonzero(self._chance_due(slots, states))):
             self._make_room(slots[rows], num_leaves)
             chances = self.game.chances(states[rows])
             leads = slots[rows], nodes[rows], actions[rows]
-            chance.through(self._in_bytes, *leads, self._bytes_of(states[rows]), chances, self.streams)
+            chance_nodes.through(self._in_bytes, *leads, self._bytes_of(states[rows]), chances, self.streams)
             nodes[rows], actions[rows] = leads[1:]
             states[rows] = self.game.play(states[rows], actions[rows])
 

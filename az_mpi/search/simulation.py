@@ -17,7 +17,7 @@ from numba import njit, prange
 from numba.extending import overload
 
 from az_mpi.core.intrinsics import UNCOUNTED, inlined, inner
-from az_mpi.search import chance, root, tree, values
+from az_mpi.search import chance_nodes, root, tree, values
 from az_mpi.search.tree import NO_CHILD, UNDECIDED
 
 # In place of an action, where a descent ended: at a new root, which is itself to be evaluated; at a known result.
@@ -66,7 +66,7 @@ def expand(trees: tree.Trees, b: int, n: int, logits: np.ndarray, legal: np.ndar
 @inlined()
 def next_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     """Return the edge of node n, int64, that the next simulation that comes there descends."""
-    return chance.outcome_edge(trees, b, n) if trees.node[b, n].chance else choose_edge(trees, b, n, rule)
+    return chance_nodes.outcome_edge(trees, b, n) if trees.node[b, n].chance else choose_edge(trees, b, n, rule)
 
 
 @inner()
@@ -90,7 +90,7 @@ def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple,
         _add_gains(trees, b, n, gains)
         if proves:
             edge.edge_exact = True
-            proves = chance.prove(trees, b, n) if node.chance else tree.prove(trees, b, n)
+            proves = chance_nodes.prove(trees, b, n) if node.chance else tree.prove(trees, b, n)
         if n > 0 and not node.exact:
             node.choice = next_edge(trees, b, n, rule) - node.first_edge
     trees.node[b, 0].choice = UNDECIDED  # what a root visits next may also depend on the search

@@ -38,7 +38,7 @@ NODE = np.dtype(
         ("visits", np.int32),  # N(s): simulations that ended at or passed through the node
         ("parent", np.int32),
         ("first_edge", np.int32),
-        # If `exact`: the result for the player to move here. Of a chance node that is not: see chance.py.
+        # If `exact`: the result for the player to move here. Of a chance node that is not: see chance_nodes.py.
         ("exact_value", np.float32),
         ("edge_count", np.int16),  # 0 until expanded
         ("choice", np.int16),  # which of its edges the next simulation descends, or UNDECIDED

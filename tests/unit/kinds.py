@@ -1,9 +1,12 @@
 """Small games of each kind: one player, with chance, three players. Each is written for one position."""
 
+import copy
+
 import numpy as np
 
 from az_mpi.games.base import CHANCE
 from az_mpi.games.position_game import PositionGame
+from az_mpi.network.evaluators import UniformEvaluator
 
 
 def identity(num):
@@ -175,3 +178,21 @@ class Rain(PositionGame):
         for cell in range(5):
             low, high = 2 * low + state[cell], 2 * high + state[4 - cell]
         return min(low, high), 1 if high < low else 0
+
+
+def plain(game):
+    """Return the game with rules that run as Python: the search then takes steps of batches."""
+    game = copy.copy(game)
+    game.compiled = False
+    return game
+
+
+class Sums(UniformEvaluator):
+    """Logits and values that depend on the state, so that no two of them are equal."""
+
+    def __call__(self, states):
+        logits, value = super().__call__(states)
+        numbers = states.astype(np.float64) @ np.sqrt(np.arange(1, states.shape[1] + 1))
+        logits += np.sin(numbers[:, None] * np.arange(1, logits.shape[1] + 1))
+        value += np.cos(numbers * 3 if value.ndim == 1 else numbers[:, None] * np.arange(3, 3 + value.shape[1]))
+        return logits.astype(np.float32), (0.9 * value).astype(np.float32)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import make_config, play_games
-from test_position_game import Race
+from runners import Race
 
 from az_mpi import games
 from az_mpi.core.problems import OwnCodeError
@@ -68,7 +68,7 @@ def games_of(algorithm):
         player = Player(config, game, CachedEvaluator(game, Whole(game), num_bytes), 0, threads=3)
         assert all(isinstance(batch, batches.CompiledBatch) for _, batch in player._groups)
         record = play_games(player, range(15))
-        found += [record.games, record.positions, record.policies]
+        found += record.parts
         assert player.search.trees.exact.any()
     return hashlib.sha256(b"".join(part.tobytes() for part in found)).hexdigest()
 

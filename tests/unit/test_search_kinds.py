@@ -1,12 +1,10 @@
 """Searches of games of one player, with chance, and of three players, against exact values and each other."""
 
-import copy
-
 import numpy as np
 import pytest
 from exact import after, values
 from helpers import tree_as_dict
-from kinds import Digits, Pig, Rain, Trio
+from kinds import Digits, Pig, Rain, Sums, Trio, plain
 
 from az_mpi.config import schema
 from az_mpi.core.players import by_player, from_mover, of_players
@@ -23,13 +21,6 @@ BOTH = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
 
 def half(rows):
     return np.full(len(rows), 0.5)
-
-
-def plain(game):
-    """Return the game with rules that run as Python: the search then takes steps of batches."""
-    game = copy.copy(game)
-    game.compiled = False
-    return game
 
 
 def searching(game, algorithm, simulations, evaluate=None, num_trees=1, make=make_search, **settings):
@@ -54,17 +45,6 @@ def test_the_compiled_loop_makes_the_trees_that_steps_of_batches_make(game, algo
         policy = [part.tolist() for part in search.policy(slots)]
         found.append([[tree_as_dict(search.trees, b) for b in slots], policy])
     assert found[0] == found[1]
-
-
-class Sums(UniformEvaluator):
-    """Logits and values that depend on the state, so that no two of them are equal."""
-
-    def __call__(self, states):
-        logits, value = super().__call__(states)
-        numbers = states.astype(np.float64) @ np.sqrt(np.arange(1, states.shape[1] + 1))
-        logits += np.sin(numbers[:, None] * np.arange(1, logits.shape[1] + 1))
-        value += np.cos(numbers * 3 if value.ndim == 1 else numbers[:, None] * np.arange(3, 3 + value.shape[1]))
-        return logits.astype(np.float32), (0.9 * value).astype(np.float32)
 
 
 @pytest.mark.parametrize("game", [Digits(), Trio()], ids=lambda game: game.name)
@@ -274,7 +254,7 @@ def test_values_of_players_are_turned_to_the_one_who_moves_and_back():
 
 @pytest.mark.parametrize("several", [1, 8])
 def test_play_of_three_players_takes_the_win_at_once(several):
-    """Player 0 has stones 0 and 2 beside the empty cell 1: whoever plays there beside an own stone wins."""
+    """Player 0 has stones 0 and 2 beside the empty cell 1: a player who plays there beside an own stone wins."""
     game = Trio()
     states = game.initial(1)
     for move in (0, 3, 6):

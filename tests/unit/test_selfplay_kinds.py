@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 from helpers import play_games
-from kinds import Digits, Pig, Rain, Trio
-from test_search_kinds import Sums, plain
+from kinds import Digits, Pig, Rain, Sums, Trio, plain
 
 from az_mpi.config import schema
 from az_mpi.games.base import results

@@ -1,7 +1,7 @@
 """Chance nodes: where a move is drawn by lot. Their edges are the outcomes, with the probabilities as priors.
 
-A chance node is not evaluated: a simulation that reaches one goes on through an outcome, to the position after it. Its
-values count for player 0.
+A chance node is not evaluated: a simulation that reaches one continues through an outcome, to the position after it.
+Its values count for player 0.
 
 Visits follow the probabilities more evenly than independent draws: visit k of a node takes the outcome that the number
 (u + k times the golden ratio) mod 1 falls on, where u is drawn for the node (a Kronecker sequence, Niederreiter 1992).
