@@ -10,11 +10,13 @@ import sys
 import time
 from pathlib import Path
 
+import az_mpi  # it sets what OpenMP and torch read once, when they are loaded
+
+# isort: split
 import numba
 import numpy as np
 import torch
 
-import az_mpi
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core.arguments import setting
