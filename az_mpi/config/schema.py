@@ -397,8 +397,15 @@ class Checkpoint(Section):
 
 
 class Storage(Section):
-    """How long a run waits for a file system that fails."""
+    """Who writes games, and how long a run waits for a file system that fails."""
 
+    ranks_per_writer: whole(2) = free(
+        64,
+        (
+            "Ranks whose games one of them writes, at least. Root writes for all ranks of a job of fewer than twice as "
+            "many. One core stores about 24,000 games of Connect Four a second."
+        ),
+    )
     give_up_s: float = free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
 
 

@@ -64,6 +64,18 @@ def gpu_of(device: str) -> str | None:
     return str(torch.cuda.get_device_properties(device).uuid) if torch.device(device).type == "cuda" else None
 
 
+def board_of(device: str, host: str) -> str | None:
+    """Return a name of the board that a torch device is on, None for a CPU. NCCL wants a board for each rank: two
+    slices of one (MIG) have UUIDs of their own, and it refuses them. host: where the device is."""
+    if gpu_of(device) is None:
+        return None
+    properties = torch.cuda.get_device_properties(device)
+    if "MIG" not in properties.name:
+        return gpu_of(device)
+    address = [getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device")]
+    return f"{host} {':'.join(map(str, address))}"
+
+
 def open_device(device: str) -> None:
     """Raise Refusal if a device cannot be used, for example a GPU that another process holds exclusively."""
     try:

@@ -28,6 +28,7 @@ from az_mpi.network.engines.engine import Engine
 from az_mpi.run import games_at_once
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
+from az_mpi.run.writers import Writers
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
@@ -58,16 +59,14 @@ def assemble(
     setup, network, playing = prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, num_trainers)
     files = RunFiles(folder, setup.game, config.storage.give_up_s)
-    writes = world.is_root and prepare is not None
     try:
         start = world.from_root(lambda: prepare(setup, network, files)) if prepare else None
-        if writes:
-            files.open_writer(requests)
-        logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
-        metrics = Metrics(folder, start, config.report, shown=writes)
+        writers = make_writers(config, world, files, requests if prepare else None)
+        logger = console.start(world.is_root, setup.log_name, folder if prepare else None, writers.is_one)
+        metrics = Metrics(folder, start, config.report, shown=world.is_root and prepare is not None)
         report = make_report(setup, world, start, logger, metrics, files.writer)
         training = Training.make(setup, world, backend, num_trainers, network)
-        run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report)
+        run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report, writers)
         _say_start(run)
     except BaseException:
         files.release()
@@ -198,11 +197,21 @@ def make_backend(config: Config, world: World, device: str, num_trainers: int) -
     return backends.make(config.train.backend, world, trainers, device)
 
 
+def make_writers(config: Config, world: World, files: RunFiles, requests: Requests | None) -> Writers:
+    """Return the writers of games, and open this rank's if it has none; requests None: of a run that is only looked at.
+    Collective."""
+    writers = Writers.make(world, config.storage.ranks_per_writer)
+    files.are_several = writers.are_several
+    if requests and writers.is_one and files.writer is None:
+        files.open_writer(requests, world.is_root)
+    return writers
+
+
 def make_report(
     setup: Setup, world: World, start: int | None, logger: Logger, metrics: Metrics, writer: Writer | None
 ) -> Report:
     """Return this rank's `Report`; it starts the heartbeats unless the run is only looked at. Collective."""
-    status = Status(world, setup.folder, setup.config, start, logger, writer)
+    status = Status(world, setup.folder, setup.config, start, logger, writer if world.is_root else None)
     monitor = None
     if start is not None:
         monitor = Monitor(

@@ -76,9 +76,18 @@ class Segment:
 
 def next_path(folder: str | Path, iteration: int) -> Path:
     """Return the path of the next segment of an iteration."""
+    return path_of(folder, iteration, next_number(folder, iteration))
+
+
+def next_number(folder: str | Path, iteration: int) -> int:
+    """Return the number of the next segment of an iteration, from 0."""
     # Not the number of segments: one may have been set aside, and no name may be used twice.
-    index = 1 + max((index for _, index, _ in _names(folder, iteration)), default=-1)
-    return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
+    return 1 + max((index for _, index, _ in _names(folder, iteration)), default=-1)
+
+
+def path_of(folder: str | Path, iteration: int, number: int) -> Path:
+    """Return the path of a segment."""
+    return Path(folder) / f"{iteration:06d}-{number:03d}.h5"
 
 
 def write(
@@ -189,12 +198,12 @@ class Links:
     """The file of `link_all`, kept in memory, so that a new segment costs one new link instead of thousands."""
 
     def __init__(self, folder: str | Path, path: Path):
-        self._folder, self._path = folder, path
+        self._folder, self.path = folder, path
         self._memory, self._linked = io.BytesIO(), set()
 
     def renew(self, before: Callable[[], None] | None = None) -> None:
         """Write the file with links to exactly the segments that are there. before: see `files.whole_file`."""
-        there, place = [name for _, _, name in _names(self._folder)], os.path.relpath(self._folder, self._path.parent)
+        there, place = [name for _, _, name in _names(self._folder)], os.path.relpath(self._folder, self.path.parent)
         if not self._linked or not self._linked.issubset(there):
             self._memory, self._linked = io.BytesIO(), set()
         with h5py.File(self._memory, "r+" if self._linked else "w", libver=FORMAT) as file:
@@ -203,7 +212,7 @@ class Links:
                 link = os.fsencode(name.removesuffix(".h5")), os.fsencode(f"{place}/{name}")
                 file.id.links.create_external(*link, b"/")
         self._linked = set(there)
-        _write(self._path, io.BytesIO(self._memory.getvalue()), before)
+        _write(self.path, io.BytesIO(self._memory.getvalue()), before)
 
 
 @contextmanager

@@ -180,8 +180,8 @@ def ids_of(outcome, what, ranks):
 
 
 def excused(outcome):
-    """Return the ranks whose games may be lost although they gave them away: what root has received is in its memory,
-    and in that of who gave it (the next rank, of its own), until it is on disk. It takes two losses at once."""
+    """Return the ranks whose games may be lost although they gave them away: what a writer has received is in its
+    memory, and in that of who gave it (the next rank, of its own), until it is on disk. It takes two losses at once."""
     victims = set(outcome.trial.victims) if outcome.injected else set()
-    roots = {event["rank"] for event in outcome.first.events if event["event"] == "given" and event["root"]}
-    return victims if victims & roots and len(victims) > 1 else set()
+    writers = {event["rank"] for event in outcome.first.events if event["event"] == "given" and event["writer"]}
+    return victims if victims & writers and len(victims) > 1 else set()
