@@ -240,7 +240,7 @@ class Chain:
             invariants.nothing_left,
         ]
         found = [f"{each.__name__}: {text}" for each in cheap for text in each(outcome)]
-        if job.status is not None and job.status < 0:  # mpirun was killed: the next job takes the lock over
+        if job.status not in (0, 70, 75):  # killed with mpirun: the next job takes the lock over
             found = [text for text in found if not text.startswith("nothing_left: the lock ")]
         self.broken += [f"job {len(self.statuses)}, seed {one.seed}, {one.fault}: {text}" for text in found]
         kept = place.with_name(f"job-{len(self.statuses):04d}")
