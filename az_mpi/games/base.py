@@ -255,7 +255,8 @@ def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Boa
     if old is None:
         return board
     mover = int(game.to_play(before[None])[0])
-    return board._replace(last=tuple(board.filled_since(old)), left=tuple(board.left_since(old, mover)))
+    left = board.left_since(old, mover) if mover != CHANCE else []
+    return board._replace(last=tuple(board.filled_since(old)), left=tuple(left))
 
 
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:

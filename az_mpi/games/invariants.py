@@ -238,13 +238,15 @@ def _check_board(board, num_players):
         return
     players = board.players
     assert players.ndim == 2 and players.dtype == np.int8, "the board's players are not int8 [H, W]"
-    allowed = [*range(max(num_players, 2)), -1, NO_CELL, *([NOBODY] if board.symbols else [])]
-    assert np.isin(players, allowed).all(), f"the board's players are not {', '.join(map(str, [-1, *allowed[:-2]]))}"
+    allowed = [*range(num_players), -1, NO_CELL, *([NOBODY] if board.symbols else [])]
+    assert np.isin(players, allowed).all(), f"the board's players are not -1 to {num_players - 1}"
     assert board.shape in ("square", "hex"), f"the board's shape is {board.shape!r}"
     height, width = players.shape
     for name, size in (("symbols", height), ("columns", width), ("rows", height)):
         assert len(getattr(board, name)) in (0, size), f"the board's {name} are not {size}"
     assert all(len(row) == width for row in board.symbols), f"a row of the board's symbols is not {width} long"
+    ends = np.array(board.strokes, np.int64).reshape(-1, 2)
+    assert ((ends >= 0) & (ends < players.shape)).all(), "the board's strokes leave the board"
 
 
 def _check_notation(game, state):

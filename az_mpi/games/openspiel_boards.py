@@ -88,9 +88,9 @@ def read(text: str, game: Any, is_over: bool, begins: int = 0) -> Board | None:
         tuple(rows),
         form.edges,
         won,
-        form.figures,
-        form.light,
-        beside,
+        figures=form.figures,
+        light=form.light,
+        beside=beside,
     )
 
 

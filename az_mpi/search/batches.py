@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import numpy as np
 
+from az_mpi.core.intrinsics import in_threads
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import num_values
 from az_mpi.core.problems import OwnCodeError
@@ -82,7 +83,6 @@ class CompiledBatch(Batch):
         game = search.game
         self._threads = threads
         self._num_values = num_values(game.num_players)
-        self._simulate = simulation_loop.simulate if threads == 1 else simulation_loop.simulate_parallel
         self._room = loop_memory.scratch(len(search.target), game.num_actions, game.num_outcomes, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
         self._states = np.empty((size, game.state_size), game.state_dtype)
@@ -118,8 +118,8 @@ class CompiledBatch(Batch):
         search = self._search
         known = search.evaluate.known(self._threads)
         while True:
-            self._simulate(
-                _in_bytes(search.trees),
+            found = simulation_loop.simulate(
+                tree.in_bytes(search.trees),
                 slots,
                 search.target,
                 search.rule,
@@ -130,6 +130,10 @@ class CompiledBatch(Batch):
                 descends,
                 self._room,
             )
+            if self._threads > 1:
+                found = in_threads(found, self._room.shared.ctypes.data, self._threads)
+            if found:
+                raise RuntimeError("the compiled loop has failed")
             told = self._room.told
             self.num_simulations += int(told[:, loop_memory.SIMULATIONS].sum())
             search.evaluate.count(int(told[:, loop_memory.POSITIONS].sum()), 0)
@@ -145,16 +149,11 @@ class CompiledBatch(Batch):
         cached = len(search.evaluate.known(self._threads).keys) > 0
         rows = self._rows if cached else self._rows[:0]
         states = self._states.view(np.uint8)
-        num = simulation_loop.wanted(_in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
+        num = simulation_loop.wanted(tree.in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
         if num:
             self._num_evaluations = num
             search.evaluate.count(0, num)
             self._evaluation = search.evaluate.begin_turned(self._states[:num], self._symmetry[:num])
-
-
-def _in_bytes(trees: tree.Trees) -> tree.Trees:
-    """Return the same trees with states as bytes, so that the loop is compiled once for the states of all games."""
-    return trees._replace(state=trees.state.view(np.uint8))
 
 
 def _report(game: Game, trees: tree.Trees, b: int) -> NoReturn:

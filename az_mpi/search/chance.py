@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.core.intrinsics import inlined, uncounted
+from az_mpi.core.intrinsics import inlined, inner
 from az_mpi.core.players import CHANCE
 from az_mpi.search import tree
 
@@ -41,7 +41,7 @@ def outcome_edge(trees: Trees, b: int, n: int) -> int:
     return last
 
 
-@uncounted()
+@inner()
 def expand(trees: Trees, b: int, n: int, chances: np.ndarray, streams: np.ndarray) -> None:
     """Give chance node n an edge for each outcome whose probability in chances, float32 [O], is above 0. streams:
     uint64 [B], which stay as they are."""
@@ -70,7 +70,7 @@ def expand(trees: Trees, b: int, n: int, chances: np.ndarray, streams: np.ndarra
     trees.tree[b].edges_used = first + count
 
 
-@uncounted()
+@inner()
 def prove(trees: Trees, b: int, n: int) -> bool:
     """Mark chance node n as exact, with the expected value, if all of its outcomes are; return whether they are."""
     node = trees.node[b, n]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from az_mpi.core.intrinsics import inlined, prefetch
+from az_mpi.core.intrinsics import SHARED_BYTES, inlined, prefetch
 from az_mpi.search import tree
 from az_mpi.search.tree import EDGE, NODE, WAITS
 
@@ -50,7 +50,7 @@ class Scratch(NamedTuple):
     """Room for the loop. keys uint64 [B]: of the leaves that wait. The others are for each thread: legal bool
     [T, A + LINE], logits float32 [T, A + LINE], chances float32 [T, O + LINE], value and gains float32 [T, LINE], key
     uint64 [T, LINE]; trees, nodes, edges, depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED.
-    """
+    shared uint8: of `shared_call`."""
 
     keys: np.ndarray
     legal: np.ndarray
@@ -64,10 +64,11 @@ class Scratch(NamedTuple):
     edges: np.ndarray
     depths: np.ndarray
     told: np.ndarray
+    shared: np.ndarray
 
 
 class Mine(NamedTuple):
-    """What a thread has of `Scratch`, and views of it as bits. value [V]: of an evaluation. gains [P]: of all players."""
+    """What a thread has of `Scratch`, and views of it as bits. value [V]: an evaluation; gains [P]: of the players."""
 
     keys: np.ndarray
     legal: np.ndarray
@@ -107,6 +108,7 @@ def scratch(num_trees: int, num_actions: int, num_outcomes: int, num_threads: in
         np.zeros(group, np.int64),
         np.zeros(group, np.int64),
         np.zeros(line, np.int64),
+        np.zeros(SHARED_BYTES, np.uint8),
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit, prange
 from numba.extending import overload
 
-from az_mpi.core.intrinsics import UNCOUNTED, inlined, uncounted
+from az_mpi.core.intrinsics import UNCOUNTED, inlined, inner
 from az_mpi.search import chance, root, tree, values
 from az_mpi.search.tree import NO_CHILD, UNDECIDED
 
@@ -55,7 +55,7 @@ def _begins_with_prior(rule):
     return lambda rule: found
 
 
-@uncounted()
+@inner()
 def expand(trees: tree.Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray, rule: tuple) -> None:
     """Give node n its edges, see `tree.expand`, and choose where the next simulation descends."""
     tree.expand(trees, b, n, logits, legal)
@@ -69,7 +69,7 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     return chance.outcome_edge(trees, b, n) if trees.node[b, n].chance else choose_edge(trees, b, n, rule)
 
 
-@uncounted()
+@inner()
 def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple, proves: bool) -> None:
     """Add a value for each player, float32 [P], to the leaf and to every edge and node on the path to it, and choose
     where the next simulations descend. proves: the leaf is new and exact; nodes above it may be so, too."""
@@ -111,7 +111,7 @@ def _descend(trees, b, rule, noise, kept):
     node's result."""
     if noise.due[b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
         root.mix_noise(trees, b, noise)
-    n, depth = np.int64(0), 0  # n as a variable: Numba would compile `best_edge` once more for the constant
+    n, depth = np.int64(0), 0
     while trees.node[b, n].edge_count > 0 and not trees.node[b, n].exact:
         e = np.int64(trees.node[b, n].choice) if kept else np.int64(UNDECIDED)
         e = next_edge(trees, b, n, rule) if e == UNDECIDED else trees.node[b, n].first_edge + e

@@ -11,11 +11,11 @@ Shapes: B trees, A actions, K symmetries, T threads, n games, m evaluations, S b
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from az_mpi.core import evaluation_table
 from az_mpi.core.evaluation_table import Known
-from az_mpi.core.intrinsics import call2, inlined, prefetch, uncounted
+from az_mpi.core.intrinsics import call2, inlined, inner, prefetch, shared_call, uncounted
 from az_mpi.search import loop_memory, new_leaves, root, simulation, tree, values
 from az_mpi.search.loop_memory import (
     BROKEN,
@@ -46,38 +46,24 @@ def simulate(
     evaluated: Evaluated,
     descends: bool,
     room: Scratch,
-) -> None:
+) -> int:
     """Run simulations in the trees of `slots`, int64 [n], all different, until each waits for an evaluation or has
-    `target` simulations, int32 [B], or a known result. trees: states as bytes, uint8 [B, N, S].
+    `target` simulations, int32 [B], or a known result. trees: see `tree.in_bytes`.
 
     descends: begin simulations; else complete only those that are under way. Where a tree lacks room for edges, or the
-    rules fail, it stays as it is, and `room.told` says so; the caller may call again."""
-    _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, 0, 0, len(slots))
+    rules fail, it stays as it is, and `room.told` says so; the caller may call again.
+
+    With several threads, T > 1, return the function for `in_threads` that does so."""
+    at = np.int64(room.shared.ctypes.data)
+    entry = shared_call(at, _simulate_part, (trees, slots, target, rule, noise, game, known, evaluated, descends, room))
+    return entry if len(room.told) > 1 else call2(entry, at, 0)
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def simulate_parallel(
-    trees: tree.Trees,
-    slots: np.ndarray,
-    target: np.ndarray,
-    rule: tuple,
-    noise: root.Noise,
-    game: Compiled,
-    known: Known,
-    evaluated: Evaluated,
-    descends: bool,
-    room: Scratch,
-) -> None:
-    """Do what `simulate` does, in T threads."""
-    num = len(room.told)
-    for t in prange(num):
-        first, last = t * len(slots) // num, (t + 1) * len(slots) // num
-        _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t, first, last)
-
-
-@uncounted()
-def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t, first, last):
-    """Do what `simulate` does for slots[first:last], as thread t."""
+@inner()
+def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t):
+    """Do what `simulate` does for the slots of thread t."""
+    num_threads = len(room.told)
+    first, last = t * len(slots) // num_threads, (t + 1) * len(slots) // num_threads
     told = room.told[t]
     told[:NUM_TOLD] = 0
     active = room.trees[t]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from az_mpi.core.intrinsics import inlined, uncounted
+from az_mpi.core.intrinsics import inlined, inner
 from az_mpi.core.players import CHANCE
 from az_mpi.core.problems import Refusal
 
@@ -135,7 +135,13 @@ def _grown(part, needed, used):
     return room
 
 
-@uncounted()
+def in_bytes(trees: Trees) -> Trees:
+    """Return the same trees with states as bytes, uint8 [B, N, S bytes]. Kernels take them so: they are compiled once
+    for the states of all games."""
+    return trees._replace(state=trees.state.view(np.uint8))
+
+
+@inner()
 def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.ndarray) -> int:
     """Return the largest number of edges of one of the trees `slots` after its new leaf is expanded; 0 if all have
     room. ended: bool [n]; legal: bool [m, A], a row for each leaf that has not ended, in order."""
@@ -157,7 +163,7 @@ def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.n
 def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, ended: bool, values: np.ndarray) -> int:
     """Append a node without edges to tree b and return its index. player: to move, or CHANCE. values: float32 [P], the
     result of each player if `ended`; else none is read."""
-    n = trees.tree[b].nodes_used
+    n = np.int64(trees.tree[b].nodes_used)
     trees.tree[b].nodes_used = n + 1
     for k in range(len(state)):
         trees.state[b, n, k] = state[k]
@@ -187,9 +193,7 @@ def reset(
         trees.tree[slots[i]].nodes_used = 0
         trees.tree[slots[i]].edges_used = 0
         trees.tree[slots[i]].stage = IDLE
-        # As a variable: Numba would compile `add_node` once more for the constant.
-        parent = np.int64(NO_CHILD)
-        add_node(trees, slots[i], parent, states[i], players[i], ended[i], values[i])
+        add_node(trees, slots[i], NO_CHILD, states[i], players[i], ended[i], values[i])
 
 
 @inlined()
@@ -236,7 +240,7 @@ def likeliest(trees: Trees, b: int, n: int) -> int:
 def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
     """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge).
 
-    n is an int64 in every call: for a constant, or an int32, Numba would compile this once more.
+    n is an int64 in every call: for an int32 Numba would compile this once more.
     """
     if not trees.edge[b, e].edge_exact:
         return False, 0.0

@@ -26,14 +26,15 @@ def prove_wins(trees: tree.Trees, slots: np.ndarray, game: Game, rule: tuple, wi
     wins[slots] = NO_WIN
     at_once = max(STATES_AT_ONCE // game.num_actions, 1)
     for k in range(0, len(slots), at_once):
-        rows, edges, actions = _edges_of_roots(trees, slots[k : k + at_once])
+        rows, edges, actions = _edges_of_roots(tree.in_bytes(trees), slots[k : k + at_once])
         if len(rows):
             states = game.play(trees.state[rows, 0], actions)
             ended, value = game.terminal(states)
             player = game.to_play(states)
             results = of_players(game.num_players, value, player)
             won = ended & (results[np.arange(len(rows)), trees.player[rows, 0]] >= WIN)
-            _add_wins(trees, rows[won], edges[won], states[won], player[won], results[won], rule, wins)
+            of_wins = np.ascontiguousarray(states[won], game.state_dtype).view(np.uint8)
+            _add_wins(tree.in_bytes(trees), rows[won], edges[won], of_wins, player[won], results[won], rule, wins)
 
 
 @njit(cache=True, nogil=True)
@@ -84,4 +85,4 @@ def _add_wins(
             edge.edge_child = tree.add_node(trees, b, np.int64(0), states[best], player[best], True, results[best])
             trees.path[b, 0] = edges[best]
             trees.tree[b].path_length = 1
-            simulation.backup(trees, b, edge.edge_child, results[best], rule, True)
+            simulation.backup(trees, b, np.int64(edge.edge_child), results[best], rule, True)
