@@ -113,9 +113,8 @@ class UniformEvaluator(Evaluator):
         self.value_shape = () if num_values(game.num_players) == 1 else (game.num_players,)
 
     def __call__(self, states: np.ndarray) -> Evaluation:
-        return np.zeros((len(states), self.num_actions), np.float32), np.zeros(
-            (len(states), *self.value_shape), np.float32
-        )
+        value = np.zeros((len(states), *self.value_shape), np.float32)
+        return np.zeros((len(states), self.num_actions), np.float32), value
 
 
 class RolloutEvaluator(Evaluator):
