@@ -53,6 +53,11 @@ def check_suffix(path: Path, game: Game) -> None:
         raise Refusal(
             f"{path}: games are written as SGF, PGN or JSON lines\n  let the name end with .sgf, .pgn or .jsonl"
         )
+    if game.num_players != 2 or game.num_outcomes:
+        raise Refusal(
+            f"{path}: files of games are for two players without chance; {game.name} is of another kind\n"
+            "  python -m az_mpi web shows the stored games of a run"
+        )
     if path.suffix == ".sgf" and not game.sgf_number:
         raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn or .jsonl, which take every game")
 
