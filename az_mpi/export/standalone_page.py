@@ -78,6 +78,11 @@ def pack(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict
 
 def spec(game: Game) -> dict[str, Any]:
     """Return what the rules in JavaScript need to know of a game. Raises Refusal if it has no rules in JavaScript."""
+    if game.num_players != 2 or game.num_outcomes:
+        raise Refusal(
+            f"{game.name} is no game of two players without chance, which the page without a server needs\n"
+            "  python -m az_mpi web plays it"
+        )
     package, _, rules = type(game).__module__.rpartition(".")
     if package != "az_mpi.games" or not (WEB / "games" / f"{rules}.js").is_file():
         there = sorted(path.stem for path in (WEB / "games").glob("*.js") if path.stem != "game")

@@ -55,8 +55,7 @@ class RunViews:
             row = record.games[record.games["id"] == np.uint64(int(name))]
             if len(row):
                 positions = record.positions[record.positions["game"] == row["id"][0]]
-                signs = 1 - 2 * positions["to_play"].astype(int)
-                values = list(enumerate((positions["root_value"] * signs).tolist()))
+                values = _values_of_first(game.session.game.num_players, positions)
                 stored = {"num_before": int(positions["ply"][0]), "outcome": float(row["outcome"][0]), "values": values}
                 game.load(positions["action"].tolist(), stored, positions["state"][0])
                 return
@@ -90,3 +89,15 @@ class RunViews:
             except (segment.SegmentError, OSError, Refusal):
                 continue  # it is damaged, or has just been removed: the others are shown
         return records
+
+
+def _values_of_first(num_players, positions):
+    """Return the values of a stored game's positions for the player who began, [[move, value]], as far as the values of
+    those who were to move tell them."""
+    values = []
+    for at, (mover, value) in enumerate(zip(positions["to_play"].tolist(), positions["root_value"].tolist())):
+        if mover == 0:
+            values.append((at, value))
+        elif mover == 1 and num_players == 2:
+            values.append((at, -value))
+    return values

@@ -46,6 +46,8 @@ class TrainedNetwork(NamedTuple):
             "planes_shape": self.game.planes_shape,
             "planes": planes,
             "planes_rows": board,
+            "players": self.game.num_players,
+            "outcomes": self.game.num_outcomes,  # of a move of chance at most; 0: there is none
             "heads": outputs,
             "actions": self._names_of_actions(),
             "config": kept,
@@ -57,7 +59,7 @@ class TrainedNetwork(NamedTuple):
         many, or a library would have to be asked for illegal ones."""
         game = self.game
         name = parse(self.config.game)
-        if game.num_actions > NAMED_MAX or ":" in name.attribute:
+        if game.num_actions > NAMED_MAX or ":" in name.attribute or game.num_players != 2 or game.num_outcomes:
             return None
         first = game.initial(1)
         second = game.play(first, np.argmax(game.legal(first), axis=1))

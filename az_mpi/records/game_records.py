@@ -56,9 +56,9 @@ def check_suffix(path: Path, game: Game) -> None:
         raise Refusal(
             f"{path}: games are written as SGF, PGN or JSON lines\n  let the name end with .sgf, .pgn or .jsonl"
         )
-    if path.suffix != ".jsonl" and game.num_players != 2:
+    if path.suffix != ".jsonl" and (game.num_players != 2 or game.num_outcomes):
         raise Refusal(
-            f"{path}: {path.suffix[1:].upper()} is of two players, and {game.name} is not\n"
+            f"{path}: {path.suffix[1:].upper()} is of two players without chance, and {game.name} is of another kind\n"
             "  write .jsonl, which takes every game"
         )
     if path.suffix == ".sgf" and not game.sgf_number:

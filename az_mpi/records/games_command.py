@@ -57,6 +57,11 @@ def main(arguments: list[str]) -> int:
 
     game = games.make(run_folder.recorded_config(given.run).game)
     check_suffix(given.output, game)
+    if game.num_outcomes:
+        raise Refusal(
+            f"{game.name} has moves of chance; `games` writes games without them\n"
+            "  python -m az_mpi web shows the stored games of a run"
+        )
     check_new(given.output)
     try:
         return _write(given, game)

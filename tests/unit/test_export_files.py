@@ -77,6 +77,7 @@ def test_an_onnx_file_describes_its_network():
     assert json.loads(about["planes_rows"]).startswith("row 0 is the top row of the board, which is 1 in text")
     assert json.loads(about["planes_shape"]) == [2, 6, 6] and json.loads(about["heads"]) == ["policy", "value"]
     first, second = json.loads(about["actions"])
+    assert (about["players"], about["outcomes"]) == ("2", "0")
     assert first == second and (first[0], first[7], first[36]) == ("a1", "b2", "pass")
     config = json.loads(about["config"])
     assert config["search"]["c_puct"] == 1.5 and config["network"]["heads"] == ["policy", "wdl"]

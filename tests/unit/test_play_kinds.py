@@ -199,3 +199,15 @@ def test_programs_for_two_players_refuse_other_games(name, has):
     with pytest.raises(Refusal, match=has):
         options.expect_two_players(games.make(name), "GTP")
     options.expect_two_players(games.make("tictactoe"), "GTP")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_files_of_games_and_the_page_without_a_server_refuse_other_games(name, tmp_path):
+    from az_mpi.export.standalone_page import spec
+    from az_mpi.records.game_records import check_suffix
+
+    game = games.make(name)
+    with pytest.raises(Refusal, match="two players without chance"):
+        check_suffix(tmp_path / "games.pgn", game)
+    with pytest.raises(Refusal, match="two players without chance"):
+        spec(game)
