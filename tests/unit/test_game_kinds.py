@@ -101,7 +101,7 @@ def test_compiled_play_outs_have_the_results_of_those_in_batches(kind):
 
 
 def test_values_of_play_outs_of_three_players_are_those_of_the_players_from_the_mover_on():
-    """Two stones of player 0 with a gap: whoever moves, the gap's last stone decides."""
+    """The last empty cell decides, and the values begin with that of the player to move."""
     game = Trio()
     state = np.array([[1, 0, 1, 2, 3, 2, 3, 6]], np.int8)  # player 0 fills the gap and wins
     assert play_out(game, state, np.random.default_rng(0))[0].tolist() == [[1.0, -0.5, -0.5]]
