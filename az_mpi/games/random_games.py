@@ -10,8 +10,9 @@ from numba import njit
 
 from az_mpi.core.hashing import mix
 from az_mpi.core.intrinsics import FAILED, call1, call2
+from az_mpi.core.players import of_players
 from az_mpi.games import chance
-from az_mpi.games.base import CHANCE, Game, of_players
+from az_mpi.games.base import CHANCE, Game
 from az_mpi.games.entry_points import Entries
 from az_mpi.games.position_game import PositionGame
 
@@ -83,7 +84,7 @@ def _played_in_batches(game, states, rng):
         states = game.play(states, actions)
         total, plies = total + len(rows), plies + 1
         ended, value = game.terminal_at(states, plies)
-        found[rows[ended]] = of_players(game, value, game.to_play(states))[ended]
+        found[rows[ended]] = of_players(game.num_players, value, game.to_play(states))[ended]
         rows, states, plies = rows[~ended], states[~ended], plies[~ended]
     relative = (player[:, None] + np.arange(game.num_players)) % game.num_players
     found = np.take_along_axis(found, relative, axis=1)
