@@ -154,8 +154,9 @@ class Selfplay(Section):
     )
     parallel_games: whole(0, 65_536) = free(
         0,
-        "Games each rank plays at once (on EACH rank). 0: 256; with an engine on a GPU the rank's share of num_games, "
-        "256 to 2048.",
+        "Games each rank plays at once (on EACH rank). 0: 256, or as many more as a measurement at the start finds to "
+        "make the engine faster, up to half of the rank's share of num_games; with an engine on a GPU up to its share, "
+        "8192 at most. With selfplay.deterministic nothing is measured: 256; on a GPU the share, 256 to 2048.",
     )
     evaluator: named(EVALUATORS) = free(
         "network",
@@ -168,6 +169,12 @@ class Selfplay(Section):
         False,
         "Split num_games over the ranks exactly and seed each game by (seed, iteration, game index), so that any "
         'number of ranks makes the same games (not with the evaluator "rollout", which draws by rank).',
+    )
+    max_staleness: whole(0) = free(
+        0,
+        "Most iterations between the weights that begin a game and those of the iteration that gets it. Older games "
+        "under way are given up, and new ones begin with newer weights. At least 1 while ranks play beside trainers; "
+        "0: no limit.",
     )
     max_plies: whole(0) = free(
         0,
@@ -353,20 +360,27 @@ class Evaluate(Section):
         5, "Iterations between evaluations. The last iteration is always followed by one; 0: only that one."
     )
     num_games: whole(2, multiple_of=2) = free(
-        100, "Games against each opponent, half with each colour: a TOTAL over all ranks."
+        100,
+        "Games against each opponent, each seat (colour) equally often, or of one player so many seeds: a TOTAL over "
+        "all ranks.",
     )
     simulations: whole(0, 1_000_000) = free(
         0, "Simulations for each move in matches, and in play if nobody says how many; 0: search.simulations."
     )
     opponents: list_of(OPPONENTS) = free(
         ("best", "random", "rollout"),
-        'Who is played: the "best" network so far, "random" moves, a search on "rollout" values; "zoo:NAME", a '
-        'network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own search. Other programs: '
-        "\"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; docs/play.md has their "
-        "arguments.",
+        'Who is played: the "best" network so far, "random" moves, "greedy" moves (the best after one move by the '
+        'rules), a search on "rollout" values; by default, in games of one player "best", "random" and "greedy"; '
+        '"zoo:NAME", a network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own search. Other '
+        "programs: \"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; docs/play.md has "
+        "their arguments.",
     )
     rollout_simulations: whole(1, 1_000_000) = free(400, 'Simulations for each move of the "rollout" opponent.')
-    opening_plies: whole(0) = free(2, "Random plies before a match game; each opening is played with both colours.")
+    opening_plies: whole(0) = free(
+        2,
+        "Random plies before a match game; each opening is played from every seat. Games of one player with chance "
+        "moves begin without any.",
+    )
     solver: named(SOLVERS) = free("auto", 'The exact solver; "auto": the one that the game names, if it names one.')
     solver_positions: whole(0) = free(
         500,
@@ -383,8 +397,15 @@ class Checkpoint(Section):
 
 
 class Storage(Section):
-    """How long a run waits for a file system that fails."""
+    """Who writes games, and how long a run waits for a file system that fails."""
 
+    ranks_per_writer: whole(2) = free(
+        64,
+        (
+            "Ranks whose games one of them writes, at least. Root writes for all ranks of a job of fewer than twice as "
+            "many. One core stores about 24,000 games of Connect Four a second."
+        ),
+    )
     give_up_s: float = free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
 
 

@@ -296,6 +296,7 @@ OPPONENTS = Registry(
     "game seed rank settings search best",
     {
         "best": "az_mpi.evaluate.opponents:best_so_far",
+        "greedy": "az_mpi.evaluate.opponents:greedy_moves",
         "gtp": "az_mpi.evaluate.engine_opponents:GtpPlayer",
         "mcts_bot": "az_mpi.evaluate.openspiel_bot:MctsBot",
         "random": "az_mpi.evaluate.opponents:random_moves",

@@ -11,16 +11,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from az_mpi.core.problems import NotHere, nearest
+from az_mpi.core.problems import NotHere, Refusal, nearest
 from az_mpi.evaluate.engine_process import EngineFailed, EngineProcess, words_of
 from az_mpi.evaluate.opponents import RESIGNS, Opponent, Seat
-from az_mpi.games.base import Game, after
+from az_mpi.games.base import Game, after, kind_of
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.games.vertices import Vertices
 
 FAILURES_MAX = 3  # without a good answer in between: the program is not started again
 START_S = 60.0  # for each answer while it starts, if answer_s is less: it may load much
 COLOURS = "black", "white"
+USUAL_SETUP = 518  # the start position of chess among those of Chess960
 PASS = "pass"
 
 
@@ -35,6 +36,11 @@ class EnginePlayer(Opponent):
         for name, value in (("seconds", seconds), ("answer_s", answer_s), ("memory_gb", memory_gb)):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e6:
                 raise ValueError(f"{name} is {value!r}; allowed: a number of at least 0")
+        if game.num_players != 2 or game.num_outcomes:
+            raise Refusal(
+                f'"{self.protocol}" plays games of two players without chance moves; {kind_of(game)}\n'
+                "  take this opponent out; random, greedy and rollout play every game"
+            )
         if not isinstance(command, str):
             raise ValueError(f"command is {command!r}; allowed: a text such as 'gnugo --mode gtp'")
         self.game = game
@@ -238,6 +244,8 @@ class UciPlayer(EnginePlayer):
         elif self.moves.variant != "chess":
             known = ", ".join(dict.fromkeys(word for word in variants[2:] if word not in ("default", "var")))
             raise EngineFailed(f"does not play {self.moves.variant}; it plays {known or 'chess'}")
+        if self.moves.chess960:
+            settings["UCI_Chess960"] = True
         if "UCI_Elo" in settings and "UCI_LimitStrength" in offered:
             settings.setdefault("UCI_LimitStrength", True)  # without it UCI_Elo does nothing
         for name, value in settings.items():
@@ -250,8 +258,9 @@ class UciPlayer(EnginePlayer):
         return settings
 
     def ask(self, process: EngineProcess, actions: list[int]) -> int:
-        words = self.moves.line(self.game.initial(1)[0], actions)
-        process.send(f"position startpos moves {' '.join(words)}" if words else "position startpos")
+        if self.moves.chess960 and not actions:
+            return USUAL_SETUP  # a program is given the start position of Chess960
+        process.send(f"position {self.moves.place(actions)}")
         process.send(self._go)
         word = (self._wait(process, self._go, "bestmove").split() + ["", ""])[1]
         action = self.moves.find(after(self.game, actions), word)

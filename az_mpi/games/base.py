@@ -115,9 +115,9 @@ class Game(ABC):
         """Return an outcome of chance's move in a state, [S], as one word. By default its number."""
         return str(int(outcome))
 
-    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray, num_threads: int = 1) -> None:
         """Write the planes of each state, turned by the symmetry of this number, into `out`, planes_dtype [B, C, H, W].
-        symmetry: int64 [B]."""
+        symmetry: int64 [B]. num_threads: that may do it."""
         out[:] = turn_cells(self.planes(states), self.symmetry_cells, symmetry)
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
@@ -202,6 +202,12 @@ class Game(ABC):
         planes = self.planes(states)
         bits = planes.view(f"u{planes.dtype.itemsize}")
         return _smallest_keys(bits.reshape(*bits.shape[:2], -1), self.symmetry_cells)
+
+
+def kind_of(game: Game) -> str:
+    """Return for messages what kind of game it is: "2048 is a game of one player with chance moves"."""
+    players = {1: "one player", 2: "two players"}.get(game.num_players, f"{game.num_players} players")
+    return f"{game.name} is a game of {players}" + (" with chance moves" if game.num_outcomes else "")
 
 
 def results(game: Game, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

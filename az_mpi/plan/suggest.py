@@ -17,6 +17,7 @@ from az_mpi.core.host_names import is_here
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.doctor import trial
+from az_mpi.evaluate.evaluation import opponent_names
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.plan import check_game, sizing
 from az_mpi.telemetry import console
@@ -26,7 +27,7 @@ PROG = "python -m az_mpi suggest"
 ABOUT = """\
 Write a configuration for a game and a time: how large a network, how many simulations, games and iterations, and what
 window. It measures a few networks on the hosts of the run, for about a minute, and takes the largest one for which the
-time is enough."""
+time is enough. Where there are GPUs, give it a rank for each."""
 EPILOG = """\
 examples:
   python -m az_mpi suggest connect4 --hours 0.2 --np 2
@@ -93,7 +94,8 @@ def _start(options, chosen, num_ranks):
     """Return the words that start a run: mpirun on this machine alone, launch on other hosts or in a Slurm job."""
     if options.hostfile is None and len(chosen) == 1 and is_here(chosen[0].name):
         slots = ["-H", f"localhost:{num_ranks}"] if num_ranks > 1 else []  # there may be fewer cores than ranks
-        return ["mpirun", "-np", str(num_ranks), *slots, "python", "run_dist.py"]
+        # Measured so too. mpirun alone binds each of two ranks to one core; unbound ones divide the cores.
+        return ["mpirun", "-np", str(num_ranks), *slots, "--bind-to", "none", "python", "run_dist.py"]
     return ["python", "-m", "az_mpi", "launch", *hosts.words(options), "--"]
 
 
@@ -148,10 +150,12 @@ def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any],
                 f"too few {lacks}" if lacks else "",
             )
         )
+    rivals = opponent_names(config, games.make(config.game))
     share = prediction["train_s"] / (prediction["train_s"] + prediction["play_s"])
     return [
         f"measured on {counted(len(figures['hosts']), 'rank')}, with the search that is chosen:",
         *(f"  {line}" for line in console.table(rows)),
+        *(f"note: {note}" for note in found["notes"]),
         f"network       {config.network.blocks} x {config.network.channels}: "
         + (
             "the smallest, and even for it the time is short"
@@ -171,5 +175,5 @@ def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any],
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",
         f"time          {prediction['hours']:.2f} of {hours:g} hours; the rest is for evaluations (each of "
-        f"{config.evaluate.num_games} games against {', '.join(config.evaluate.opponents)}) and what is unforeseen",
+        f"{config.evaluate.num_games} games against {', '.join(rivals)}) and what is unforeseen",
     ]
