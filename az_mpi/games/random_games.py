@@ -10,8 +10,9 @@ from numba import njit
 
 from az_mpi.core.hashing import mix
 from az_mpi.core.intrinsics import FAILED, call1, call2
+from az_mpi.core.players import of_players
 from az_mpi.games import chance
-from az_mpi.games.base import CHANCE, Game, of_players
+from az_mpi.games.base import CHANCE, Game
 from az_mpi.games.entry_points import WORDS_FROM, Entries
 from az_mpi.games.position_game import PositionGame
 

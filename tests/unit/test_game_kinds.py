@@ -101,14 +101,14 @@ def test_compiled_play_outs_have_the_results_of_those_in_batches(kind):
 
 
 def test_values_of_play_outs_of_three_players_are_those_of_the_players_from_the_mover_on():
-    """Two stones of player 0 with a gap: the stone that fills the gap decides."""
-    game = Trio()
-    state = np.array([[1, 0, 1, 2, 3, 2, 3, 6]], np.int8)  # player 0 fills the gap and wins
-    assert play_out(game, state, np.random.default_rng(0))[0].tolist() == [[1.0, -0.5, -0.5]]
-    state[0, 7] = 7 - 6  # player 1 is to move, and fills it: nobody wins, and the board is not counted as full
-    state = np.array([[1, 0, 1, 0, 2, 3, 2, 4]], np.int8)  # player 1 is to move; the others fill what is left
-    value = play_out(game, np.repeat(state, 200, 0), np.random.default_rng(0))[0]
-    assert {tuple(row) for row in value.tolist()} == {(1.0, -0.5, -0.5), (0.0, 0.0, 0.0)}
+    """Player 0 wins in both games: it is to move in the first one, and next in the second one."""
+    for cells, moves, wanted in (
+        ([1, 0, 1, 2, 3, 2, 3], 6, [1, -0.5, -0.5]),
+        ([1, 0, 1, 0, 2, 3, 2], 5, [-0.5, 1, -0.5]),
+    ):
+        for game in (Trio(), plain(Trio)):
+            states = np.repeat(np.array([[*cells, moves]], np.int8), 20, 0)
+            assert play_out(game, states, np.random.default_rng(0))[0].tolist() == [wanted] * 20
 
 
 def test_one_player_gets_at_the_limit_what_the_game_counts_there():

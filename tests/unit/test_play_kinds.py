@@ -94,7 +94,7 @@ def typed(table, text, monkeypatch, capsys):
 
 def test_the_terminal_announces_what_is_drawn(monkeypatch, capsys):
     at = table("kinds:Pig", {0})
-    out = typed(at, "roll\nhint\nundo\nquit\n", monkeypatch, capsys)
+    out = typed(at, "0\nhint\nundo\nquit\n", monkeypatch, capsys)
     outcome = out.partition("Drawn: ")[2].split()[0]
     assert outcome.isdecimal() or outcome
     assert out.count("Drawn: ") >= 1 and "You are X. Legal moves:" in out
