@@ -8,7 +8,6 @@ many trees as possible.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from az_mpi.core.problems import OwnCodeError
 from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import Openings, openings
 from az_mpi.evaluate.opponents import RESIGNS, Opponent
-from az_mpi.evaluate.tally import MatchResult, Scores, Shares, tally
+from az_mpi.evaluate.tally import MatchResult, Played, Scores, Shares, tally
 from az_mpi.games import chance
 from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
@@ -26,23 +25,6 @@ from az_mpi.mpi.world import World, split_evenly
 SEEDS = (0,)  # of the games of one player that are compared: the same in every iteration and in every run
 GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
 OnProgress = Callable[[int, int], None]  # called with how many are done, and of how many
-
-
-class Played(NamedTuple):
-    """A game of a match. game_index: its number. moves: all actions from the start on, with those of the opening and
-    the outcomes of chance. results: of each player, player 0 first, in [-1, 1]. note: why a player lost it, if not by
-    the rules; else "". score: at the end of a game of one player, in the game's unit."""
-
-    game_index: int
-    moves: list[int]
-    results: list[float]
-    note: str
-    score: float = 0.0
-
-    @property
-    def result(self) -> float:
-        """The result for `ours`."""
-        return self.results[self.game_index % len(self.results)]
 
 
 def silent(*_: object) -> None:

@@ -21,7 +21,7 @@ from az_mpi.mpi.frame import run_command
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
-    from az_mpi.evaluate.arena import Played
+    from az_mpi.evaluate.tally import Played
     from az_mpi.games.base import Game
     from az_mpi.mpi.world import World
 
@@ -203,7 +203,7 @@ class Match:
         return starts
 
     def _exchange(self):
-        from az_mpi.evaluate.arena import Played
+        from az_mpi.evaluate.tally import Played
 
         everyone = self.world.collect([[list(one) for one in kept] for kept in self.round])
         for k, played in enumerate(self.played):

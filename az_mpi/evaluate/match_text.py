@@ -10,7 +10,7 @@ import numpy as np
 from az_mpi.core.printing import bounds, counted
 
 if TYPE_CHECKING:
-    from az_mpi.evaluate.arena import Played
+    from az_mpi.evaluate.tally import Played
 
 
 def so_far(played: Sequence[Sequence[Played]], num_games: int, names: Sequence[str]) -> str:

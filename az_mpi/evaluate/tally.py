@@ -4,13 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from az_mpi.evaluate.arena import Played
     from az_mpi.games.base import Game
+
+
+class Played(NamedTuple):
+    """A game of a match. game_index: its number. moves: all actions from the start on, with those of the opening and
+    the outcomes of chance. results: of each player, player 0 first, in [-1, 1]. note: why a player lost it, if not by
+    the rules; else "". score: at the end of a game of one player, in the game's unit."""
+
+    game_index: int
+    moves: list[int]
+    results: list[float]
+    note: str
+    score: float = 0.0
+
+    @property
+    def result(self) -> float:
+        """The result for `ours`."""
+        return self.results[self.game_index % len(self.results)]
 
 
 @dataclass(frozen=True)

@@ -5,17 +5,18 @@ import json
 import numpy as np
 import pytest
 from races import Race
-from test_arena import Part
+from stand_ins import Part
 
 from az_mpi import games
 from az_mpi.__main__ import main
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate import arena, rating, tally
-from az_mpi.evaluate.arena import Played, play_match
+from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import Opponent, greedy_moves, random_moves
+from az_mpi.evaluate.tally import Played
 from az_mpi.games import base
 
 PAIR, SINGLE, THREE = Race(2), Race(1), Race(3)
