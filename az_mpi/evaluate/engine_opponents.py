@@ -21,6 +21,7 @@ from az_mpi.games.vertices import Vertices
 FAILURES_MAX = 3  # without a good answer in between: the program is not started again
 START_S = 60.0  # for each answer while it starts, if answer_s is less: it may load much
 COLOURS = "black", "white"
+USUAL_SETUP = 518  # the start position of chess among those of Chess960
 PASS = "pass"
 
 
@@ -243,6 +244,8 @@ class UciPlayer(EnginePlayer):
         elif self.moves.variant != "chess":
             known = ", ".join(dict.fromkeys(word for word in variants[2:] if word not in ("default", "var")))
             raise EngineFailed(f"does not play {self.moves.variant}; it plays {known or 'chess'}")
+        if self.moves.chess960:
+            settings["UCI_Chess960"] = True
         if "UCI_Elo" in settings and "UCI_LimitStrength" in offered:
             settings.setdefault("UCI_LimitStrength", True)  # without it UCI_Elo does nothing
         for name, value in settings.items():
@@ -255,8 +258,9 @@ class UciPlayer(EnginePlayer):
         return settings
 
     def ask(self, process: EngineProcess, actions: list[int]) -> int:
-        words = self.moves.line(self.game.initial(1)[0], actions)
-        process.send(f"position startpos moves {' '.join(words)}" if words else "position startpos")
+        if self.moves.chess960 and not actions:
+            return USUAL_SETUP  # a program is given the start position of Chess960
+        process.send(f"position {self.moves.place(actions)}")
         process.send(self._go)
         word = (self._wait(process, self._go, "bestmove").split() + ["", ""])[1]
         action = self.moves.find(after(self.game, actions), word)

@@ -39,12 +39,12 @@ class Board(NamedTuple):
     rows: tuple[str, ...] = ()
     edges: tuple[int, ...] = ()
     won: tuple[tuple[int, int], ...] = ()
-    strokes: tuple[tuple[int, int, int, int], ...] = ()
     figures: Mapping[str, str] = NO_FIGURES
     light: int = 1
     beside: str = ""
     last: tuple[tuple[int, int], ...] = ()
     left: tuple[tuple[int, int], ...] = ()
+    strokes: tuple[tuple[int, int, int, int], ...] = ()
 
     def text(self) -> str:
         """Return the rows as lines: X for a piece of the player who began, O for the next one's, then A, B and so on, a

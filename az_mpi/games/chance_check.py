@@ -11,7 +11,7 @@ from az_mpi.games import chance
 from az_mpi.games.base import Game
 from az_mpi.games.state_text import drawn, expect, same
 
-TURNED, LEAVES_MAX = 8, 4096  # games that have a turned image, in a game with chance; ways that chance may go, at most
+TURNED, LEAVES_MAX = 4, 4096  # games that have a turned image, in a game with chance; ways that chance may go, at most
 MASS_WITHIN = 1e-4  # two probabilities that are sums may differ by so much
 
 
@@ -115,8 +115,10 @@ class Lots:
             "a symmetry does not map what chance does: symmetry_cells, chances, planes or play is wrong",
             game,
             before[None],
-            f"probability {masses[0]:.4g} here and {masses[1]:.4g} in its image, by symmetry {k}, for\n"
-            f"{drawn(game, after)}",
+            lambda i: (
+                f"probability {masses[0]:.4g} here and {masses[1]:.4g} in its image, by symmetry {k}, for\n"
+                f"{drawn(game, after)}"
+            ),
         )
         return theirs[0][np.argmax(there)]
 

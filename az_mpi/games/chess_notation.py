@@ -15,12 +15,15 @@ from numba import njit
 
 from az_mpi.games.chess_board import (
     ACTION_KINDS,
+    DIAGONAL,
     KING,
+    NEAR,
     OFFSET,
     PAWN,
     PROMOTES_TO,
     PROMOTIONS,
     QUEEN,
+    SLOW,
     checks_and_pins,
     en_passant,
     flipped,
@@ -151,6 +154,9 @@ def _check(rows, state):
             raise ValueError(f"{side} has {num} kings; needed is 1")
         if pawn in rows[0] + rows[7]:
             raise ValueError(f"{side} has a pawn on the first or last rank")
+    kings = [int(word) for word in state[:2] & state[DIAGONAL] & state[SLOW]]
+    if int(NEAR[kings[0].bit_length() - 1]) & kings[1]:
+        raise ValueError("the kings are beside each other")
     if _checks_both(state[None])[0][1]:
         raise ValueError("the player who is not to move is in check")
 
@@ -275,14 +281,15 @@ def _stem(one, words, actions):
     return LETTERS[one.kind] + which + takes + end
 
 
-def uci(game: Any, state: np.ndarray, action: int) -> str:
-    """Return a legal action of a state, [32], as UCI writes it: e2e4, e7e8q; castling e1g1, in Chess960 e1h1."""
+def uci(game: Any, state: np.ndarray, action: int, chess960: bool) -> str:
+    """Return a legal action of a state, [32], as UCI writes it: e2e4, e7e8q. Castling is e1g1; with `chess960`, and
+    where king and rook are not in their places in chess, it is the king's move on to the rook, e1h1."""
     if not _is_set_up(game, state):
         return str(action)
     words = _words(state)
     one = _Action(words, action)
     end = one.end
-    if one.is_castling and not game.chess960:
+    if one.is_castling and not chess960 and one.start % 8 == 4 and end % 8 in (0, 7):
         end = 62 if one.end > one.start else 58
     return _name(one.start, words) + _name(end, words) + one.promoted.lower()
 

@@ -238,8 +238,8 @@ def _check_board(board, num_players):
         return
     players = board.players
     assert players.ndim == 2 and players.dtype == np.int8, "the board's players are not int8 [H, W]"
-    allowed = [*range(num_players), -1, NO_CELL, *([NOBODY] if board.symbols else [])]
-    assert np.isin(players, allowed).all(), f"the board's players are not -1 to {num_players - 1}"
+    allowed = [*range(max(num_players, 2)), -1, NO_CELL, *([NOBODY] if board.symbols else [])]
+    assert np.isin(players, allowed).all(), f"the board's players are not -1 to {max(num_players, 2) - 1}"
     assert board.shape in ("square", "hex"), f"the board's shape is {board.shape!r}"
     height, width = players.shape
     for name, size in (("symbols", height), ("columns", width), ("rows", height)):

@@ -12,10 +12,11 @@ from az_mpi.core.hashing import mix
 from az_mpi.core.intrinsics import FAILED, call1, call2
 from az_mpi.games import chance
 from az_mpi.games.base import CHANCE, Game, of_players
-from az_mpi.games.entry_points import Entries
+from az_mpi.games.entry_points import WORDS_FROM, Entries
 from az_mpi.games.position_game import PositionGame
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the step of SplitMix64
+_EACH_BYTE, _LAST_BYTE = np.uint64(0x0101010101010101), np.uint64(56)
 
 
 def random_games(game: Game, num: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -99,6 +100,7 @@ def _play_out(
     num_actions, num_outcomes, num_players, max_plies = sizes
     legal, chances, plies = np.empty(num_actions, np.bool_), np.empty(num_outcomes, np.float32), 0
     result = np.empty(value.shape[1], np.float32)
+    words = legal[: num_actions // 8 * 8 if num_actions >= WORDS_FROM else 0].view(np.uint64)
     legal_at, result_at = np.int64(legal.ctypes.data), np.int64(result.ctypes.data)
     for b in range(len(states)):
         state = np.int64(states.ctypes.data) + b * states.shape[1]
@@ -113,7 +115,8 @@ def _play_out(
                 num_legal = call2(entries.legal_actions, state, legal_at)
                 if num_legal <= 0:
                     return FAILED
-                action = _drawn(legal, num_legal, seed)
+                in_words = len(words) > 0
+                action = _drawn_in_words(legal, words, num_legal, seed) if in_words else _drawn(legal, num_legal, seed)
             if call2(entries.apply, state, action) == FAILED:
                 return FAILED
             plies += 1
@@ -158,9 +161,27 @@ def _drawn(legal, num_legal, seed):
             if legal[action]:
                 return action
             word = mix(word)
-    rank = np.int64(((word & np.uint64(0xFFFFFFFF)) * np.uint64(num_legal)) >> np.uint64(32))
-    action = 0
+    return _ranked(legal, 0, np.int64(((word & np.uint64(0xFFFFFFFF)) * np.uint64(num_legal)) >> np.uint64(32)))
+
+
+@njit(cache=True, nogil=True)
+def _ranked(legal, action, rank):
+    """Return the legal action from `action` on that has so many others before it."""
     while rank > 0 or not legal[action]:
         rank -= legal[action]
         action += 1
     return action
+
+
+@njit(cache=True, nogil=True)
+def _drawn_in_words(legal, words, num_legal, seed):
+    """Return one of many actions as `_drawn` does. words: uint64, the same bytes, eight in a number."""
+    if 4 * num_legal > len(legal):
+        return _drawn(legal, num_legal, seed)
+    rank = np.int64(((mix(seed) & np.uint64(0xFFFFFFFF)) * np.uint64(num_legal)) >> np.uint64(32))
+    for k in range(len(words)):
+        num = np.int64(words[k] * _EACH_BYTE >> _LAST_BYTE)  # of legal actions among eight
+        if rank < num:
+            return _ranked(legal, 8 * k, rank)
+        rank -= num
+    return _ranked(legal, 8 * len(words), rank)

@@ -6,6 +6,7 @@ import numpy as np
 
 from az_mpi.games import chess_notation
 from az_mpi.games.base import Game, legal_words, positions
+from az_mpi.games.chess import TRUNCATED
 from az_mpi.games.chess import Rules as Chess
 from az_mpi.games.openspiel import OpenSpiel, long_algebraic
 
@@ -16,7 +17,8 @@ class Moves:
     """The moves of a game in its own notation, which must be single words.
 
     variant: the game's name in UCI. variants: all names that a program may have for it. start_fen: of its first
-    position; "": unknown. chess960: whether castling is written as the king's move onto its rook."""
+    position; "": unknown. chess960: whether castling is written as the king's move on to its rook; it may be changed.
+    """
 
     start_fen = ""
     chess960 = False
@@ -42,6 +44,15 @@ class Moves:
         words = {self.word(state, action): action for action in legal_words(self.game, state).values()}
         return words.get(text)
 
+    def after(self, state: np.ndarray, action: int) -> np.ndarray:
+        """Return the state, [S], after a legal action."""
+        return self.game.play(state[None], np.array([action]))[0]
+
+    def place(self, actions: list[int]) -> str:
+        """Return what follows `position` for the position after actions from the game's first one on."""
+        words = self.line(self.game.initial(1)[0], actions)
+        return f"startpos moves {' '.join(words)}" if words else "startpos"
+
     def position(self, text: str) -> np.ndarray:
         """Return the state, [S], that a text describes, a FEN in chess. Raises ValueError if the game has none."""
         read = getattr(self.game, "text_to_state", None)
@@ -52,6 +63,11 @@ class Moves:
     def continued(self, state: np.ndarray) -> np.ndarray | None:
         """Return a position, [S], from which a game that is over by the rules may continue, where the arbiter has not
         ended it; None if no move is left."""
+        return None
+
+    def beyond(self, state: np.ndarray) -> "tuple[Moves, np.ndarray] | None":
+        """Return a position, [S], in which the game's own rules have no moves, in other rules that have some, with the
+        words for these; None if there are no such rules."""
         return None
 
 
@@ -80,13 +96,32 @@ class ChessMoves(Moves):
         after = self.position(f"{board} {mover} {castling} {passant} 0 1")
         return None if self.game.terminal(after[None])[0][0] else after
 
+    def beyond(self, state: np.ndarray) -> "tuple[Moves, np.ndarray]":
+        """With too few pieces for a mate OpenSpiel has no moves. Native chess has them."""
+        native = NativeChessMoves(Chess())
+        return native, native.position(self.game.state_to_text(state))
+
 
 class NativeChessMoves(ChessMoves):
-    """The moves of native chess. In Chess960 castling is the king's move on to its rook, e1h1; both ways to write it
-    are understood."""
+    """The moves of native chess. With `chess960`, as for the game chess(chess960=True), castling is written as the
+    king's move on to its rook, e1h1; both ways to write it are understood."""
+
+    def __init__(self, game: Game):
+        super().__init__(game)
+        self.chess960 = self.game.chess960
 
     def word(self, state: np.ndarray, action: int) -> str:
-        return chess_notation.uci(self.game, state, action)
+        return chess_notation.uci(self.game, state, action, self.chess960)
+
+    def place(self, actions: list[int]) -> str:
+        if not (self.game.chess960 and actions):
+            return super().place(actions)
+        first = self.after(self.game.initial(1)[0], actions[0])
+        words = self.line(first, actions[1:])
+        return f"fen {self.game.state_to_text(first)}" + " moves ".join(["", " ".join(words)] if words else [""])
+
+    def beyond(self, state: np.ndarray) -> "tuple[Moves, np.ndarray]":
+        return self, state
 
     def find(self, state: np.ndarray, text: str) -> int | None:
         return chess_notation.find_uci(self.game, state, text)
@@ -96,6 +131,19 @@ class NativeChessMoves(ChessMoves):
         ended it; None if no move is left."""
         after = self.game.without_past(state)
         return None if self.game.terminal(after[None])[0][0] else after
+
+
+def start_of(game: Game) -> np.ndarray:
+    """Return the state, [S], that UCI calls startpos. In Chess960 it is that of chess, since the other start positions
+    come as FEN."""
+    return game.text_to_state(chess_notation.START) if isinstance(game, Chess) else game.initial(1)[0]
+
+
+def with_chess960(game: Game) -> Game:
+    """Return chess with the start positions and castling of Chess960, in which a network of chess plays too."""
+    if not isinstance(game, Chess) or game.chess960:
+        return game
+    return Chess(game.history, True, game.max_plies, TRUNCATED[int(game.by_material)])
 
 
 def uci_moves(game: Game) -> Moves:

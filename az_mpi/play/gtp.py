@@ -37,7 +37,7 @@ single words. The command list_commands lists all of them. docs/play.md explains
 def main(arguments: list[str]) -> NoReturn:
     """Answer the commands on standard input, then end the process. Raises Refusal."""
     given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
-    serve(given, lambda serving: GtpEngine(serving, _write))
+    serve(given, lambda serving: GtpEngine(serving, _write), "GTP")
 
 
 def _write(text):
@@ -83,7 +83,8 @@ class GtpEngine(LineEngine):
             "lz-genmove_analyze": (partial(self._genmove_analyze, analysis.in_leela_zero), ANY),
             "kata-genmove_analyze": (partial(self._genmove_analyze, analysis.in_katago), ANY),
         }
-        self.commands |= Setup(self).commands
+        self.setup = Setup(self)
+        self.commands |= self.setup.commands
 
     @cached_property
     def vertices(self) -> "Vertices":
@@ -129,9 +130,17 @@ class GtpEngine(LineEngine):
         self.is_over = True
 
     def _boardsize(self, columns, rows=None):
-        _, height, width = self.session.game.planes_shape
-        if columns != width or rows not in (None, height):
-            raise GtpError("unacceptable size")
+        learned = self.serving.session()
+        height, width = learned.game.planes_shape[1:]
+        size = (height if columns == width else columns) if rows is None else rows, columns
+        if size != self.session.game.planes_shape[1:]:
+            try:
+                session = learned if size == (height, width) else self.serving.at_size(columns, size[0])
+            except ValueError as error:
+                raise GtpError(f"unacceptable size: {error}") from None
+            self.session = session
+            vars(self).pop("vertices", None)
+            self.setup.komi_again()
         self.clear_board()
 
     def clear_board(self) -> None:

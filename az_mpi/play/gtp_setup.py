@@ -72,6 +72,11 @@ class Setup:
             self._is_told = True
             self.engine.session.use_game(go_positions.with_komi(self.engine.go, komi))
 
+    def komi_again(self) -> None:
+        """Let the komi that a client has set count in the engine's session, which is another one now."""
+        if self._komi is not None:
+            self._set_komi(self._komi)
+
     def _set_rules(self, words):
         text = " ".join(words).strip()
         given: object = text.lower()

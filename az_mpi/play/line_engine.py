@@ -22,10 +22,15 @@ if TYPE_CHECKING:
 FIRST_S, PAUSE_S = 2.0, 0.2
 
 
+def _no_other_size(columns: int, rows: int) -> NoReturn:
+    raise ValueError("the network plays its own board alone")
+
+
 class Serving(NamedTuple):
     """What an engine is made of. session: waits for the session and returns it; raises LoadingFailed. limit: of the
     thinking about each move. game: its name in the configuration; "" if only the loaded session knows it. level: see
-    `player.levels`. use_threads: lets `session` return one whose engine has so many threads."""
+    `player.levels`. use_threads: lets `session` return one whose engine has so many threads. at_size: returns a session
+    on a board of so many columns and rows; raises ValueError if the network cannot play there."""
 
     session: "Callable[[], Session]"
     limit: Limit
@@ -33,6 +38,7 @@ class Serving(NamedTuple):
     game: str = ""
     level: float = 10.0
     use_threads: "Callable[[int], None]" = lambda threads: None
+    at_size: "Callable[[int, int], Session]" = _no_other_size
 
 
 class LineEngine(ABC):
@@ -65,18 +71,19 @@ class LineEngine(ABC):
         """Answer one line, whatever it contains."""
 
 
-def serve(given: argparse.Namespace, make_engine: Callable[[Serving], LineEngine]) -> NoReturn:
-    """Run an engine that answers the lines on standard input, then end the process. Raises Refusal.
+def serve(given: argparse.Namespace, make_engine: Callable[[Serving], LineEngine], protocol: str) -> NoReturn:
+    """Run an engine that answers the lines on standard input, then end the process. protocol: its name, for messages.
+    Raises Refusal.
 
     A client's first lines are answered before anything large is loaded, since loading takes seconds, on a busy machine
     half a minute, and clients do not wait so long for them. A thread loads as soon as the client pauses."""
     lines = Lines()
     game = game_named(find_network(given.run, given.checkpoint))
-    loading = Loading(given)
+    loading = Loading(given, protocol)
     end_on_interrupt()
     limit = Limit(given.simulations, given.seconds)
     level = getattr(given, "level", 10.0)
-    engine = make_engine(Serving(loading.session, limit, lines, game, level, loading.use_threads))
+    engine = make_engine(Serving(loading.session, limit, lines, game, level, loading.use_threads, loading.at_size))
     pauses_s = itertools.chain([FIRST_S], itertools.repeat(PAUSE_S))
     engine.run(until=lambda: not lines.wait(next(pauses_s)))
     if not engine.is_over:

@@ -21,6 +21,8 @@ from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from az_mpi.games.uci_moves import Moves
     from az_mpi.player.session import Session
 
@@ -41,7 +43,7 @@ def main(arguments: list[str]) -> NoReturn:
     """Answer the commands on standard input, then end the process. Raises Refusal."""
     parser = make_parser(PROG, ABOUT, EPILOG)
     add_level(parser)
-    serve(parser.parse_args(arguments), lambda serving: UciEngine(serving, _write))
+    serve(parser.parse_args(arguments), lambda serving: UciEngine(serving, _write), "UCI")
 
 
 def _write(line):
@@ -65,6 +67,8 @@ class UciEngine(LineEngine):
         self._is_hit = False  # whether the move that was pondered about has been played
         self._place: list[str] | None = ["startpos"]  # the words for the position that `_played` begin at
         self._played: list[str] = []  # the moves that led from there to the session's position
+        # Once the game's own rules have no moves: the words of other rules, and the position in these.
+        self._beyond: tuple[Moves, np.ndarray] | None = None
         self._commands: dict[str, Callable[[list[str]], None]] = {
             "uci": self._uci,
             "isready": self._isready,
@@ -82,8 +86,14 @@ class UciEngine(LineEngine):
     @functools.cached_property
     def session(self) -> "Session":
         session = self.serving.session()
+        from az_mpi.games.uci_moves import start_of, with_chess960
+
         if self.options.values["Hash"] != OPTIONS["Hash"].default:
             session.resize(self.options.values["Hash"] * 2**20)
+        if self.options.values.get("UCI_Chess960") and with_chess960(session.game) is not session.game:
+            session.use_game(with_chess960(session.game))
+            session.warm_up()
+        session.restart(start_of(session.game))
         return session
 
     @functools.cached_property
@@ -92,7 +102,9 @@ class UciEngine(LineEngine):
         game = self.session.game  # before the import, so that a package that is missing is reported by the loading
         from az_mpi.games.uci_moves import uci_moves
 
-        return uci_moves(game)
+        moves = uci_moves(game)
+        moves.chess960 = self.options.values.get("UCI_Chess960", False)
+        return moves
 
     @property
     def variant(self) -> str:
@@ -158,8 +170,8 @@ class UciEngine(LineEngine):
             known = self.options.set(name, value)
         if known is None:
             self._remark(f"no option {name[:40]} with the value {value[:40]}")
-        elif known == "UCI_Chess960":
-            self.moves.chess960 = self.options.values[known]
+        elif known == "UCI_Chess960" and self.options.values[known] != before[known]:
+            self._load_again()
         elif known == "Clear Hash":
             self.session.forget()
         elif known == "Threads" and self.options.values[known] != before[known]:
@@ -173,10 +185,15 @@ class UciEngine(LineEngine):
         if threads > most:
             self._remark(f"Threads {threads}: {most} are used, one for each core of this process")
         self.serving.use_threads(min(threads, most))
+        self._load_again()
+
+    def _load_again(self):
+        """Make the session again, if there is one, as the options are now, with the same position."""
         if "session" in vars(self):
             del self.session
             vars(self).pop("moves", None)
-            self._take(self._place or ["startpos"], self._played)
+            place, played, self._place = self._place, self._played, None
+            self._take(place or ["startpos"], played)
 
     def _position(self, words):
         """Take a position, as its moves from the start of the game or from a FEN. The search tree is kept if they
@@ -198,11 +215,15 @@ class UciEngine(LineEngine):
                 return
         for move in moves[len(self._played) :]:
             self._continue()
-            action = self.moves.find(self.session.state, move)
+            moves_of, state = self._beyond or (self.moves, self.session.state)
+            action = moves_of.find(state, move)
             if action is None:
                 self._remark(f"illegal move {move[:40]}")
                 return
-            self.session.play(action)
+            if self._beyond:
+                self._beyond = moves_of, moves_of.after(state, action)
+            else:
+                self.session.play(action)
             self._played.append(move)
         self._is_lost = False
 
@@ -211,19 +232,25 @@ class UciEngine(LineEngine):
         try:
             if place[:1] not in (["startpos"], ["fen"]) or place[0] == "startpos" and place[1:]:
                 raise ValueError("expected: position startpos, or position fen and a FEN")
-            self.session.restart(None if place[0] == "startpos" else self.moves.position(" ".join(place[1:])))
+            from az_mpi.games.uci_moves import start_of
+
+            start = start_of(self.session.game) if place[0] == "startpos" else self.moves.position(" ".join(place[1:]))
+            self.session.restart(start)
         except ValueError as error:
             self._remark(f"illegal position {' '.join(place)[:100]}: {error}")
             return False
-        self._place, self._played = place, []
+        self._place, self._played, self._beyond = place, [], None
         return True
 
     def _continue(self):
-        """Let a game continue that is a draw by repetition or by 50 moves: the arbiter decides whether it is over."""
-        if self.session.over:
+        """Let a game continue that is a draw: the arbiter decides whether it is over. After a repetition and 50 moves
+        the network plays on; where no mate is possible any legal move will do."""
+        if self.session.over and not self._beyond:
             after = self.moves.continued(self.session.state)
             if after is not None:
                 self.session.restart(after)
+            else:
+                self._beyond = self.moves.beyond(self.session.state)
 
     def _go(self, words):
         if self._is_lost:
@@ -231,14 +258,15 @@ class UciEngine(LineEngine):
             self.write(f"bestmove {NO_MOVE}")
             return
         self._continue()
+        go = uci_go.read(words)
+        self._is_stopped = False
         if self.session.over:
+            self._wait(go)
             self.write(f"bestmove {self._any_move()}")
             return
-        go = uci_go.read(words)
         session = self._limited(go)
         self._is_pondering = go.ponders
         self._is_hit = False
-        self._is_stopped = False
         if go.is_open:
             self._search(session, Limit(), go)
         if self._is_hit or not go.is_open:
@@ -249,13 +277,12 @@ class UciEngine(LineEngine):
         self.write("bestmove " + " ponder ".join(self.moves.line(session.state, [best, *rest[:1]])))
 
     def _any_move(self):
-        """Return a legal move of a position where the game is over, if the rules have one: the network's favourite."""
-        state = self.session.state[None]
-        legal = self.session.game.legal(state)[0]
-        if not legal.any():
+        """Return a legal move of a position where the game is over, if any rules have one."""
+        if not self._beyond:
             return NO_MOVE
-        logits, _ = self.session.player.evaluate(state)
-        return self.moves.word(state[0], int((logits[0] - 1e9 * ~legal).argmax()))
+        moves_of, state = self._beyond
+        legal = moves_of.game.legal(state[None])[0]
+        return moves_of.word(state, int(legal.argmax())) if legal.any() else NO_MOVE
 
     def _limited(self, go):
         """Return the session to search in: one that looks at `searchmoves` alone, if there are any."""
@@ -314,6 +341,10 @@ class UciEngine(LineEngine):
             due = 1.0
             if after == before or limit.simulations and after >= limit.simulations or found():
                 break
+        self._wait(go)
+
+    def _wait(self, go):
+        """Answer until a line ends the search, if it is an open one."""
         while go.is_open and not self._is_stopped:
             time.sleep(SLEEP_S)
             self._hear()

@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 LEAST, FULL = 1.0, 10.0
 # A level has so much of the full search's logarithm: simulations ** SHARES. Its move is drawn in proportion to
-# (visits + prior) ** (1 / temperature). Both are at levels 1, 4, 7 and 10, with straight lines in between.
-AT = (1.0, 4.0, 7.0, 10.0)
-SHARES = (0.0, 0.35, 0.7, 1.0)
-TEMPERATURES = (4.0, 1.0, 0.35, 0.0)
+# (visits + prior) ** (1 / temperature). These are the levels 1 to 10, with straight lines in between; they were chosen
+# so that each level is as much stronger than the one before as can be, see docs/play.md.
+AT = tuple(float(level) for level in range(1, 11))
+SHARES = (0.0, 0.12, 0.19, 0.25, 0.28, 0.31, 0.35, 0.5, 0.7, 1.0)
+TEMPERATURES = (4.0, 3.0, 2.35, 1.8, 1.5, 1.25, 1.0, 0.7, 0.35, 0.0)
 # Elo that UCI_Elo has for the levels 1 and 10. They say how far levels are apart, not how strong a network is.
 ELO_LEAST, ELO_FULL = 600, 2400
 

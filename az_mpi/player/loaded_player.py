@@ -188,7 +188,12 @@ class _Checked(Evaluator):
 
 
 def load_player(
-    path: str | Path, engine: str = "auto", precision: str = "auto", threads: int = 1, device: str = ""
+    path: str | Path,
+    engine: str = "auto",
+    precision: str = "auto",
+    threads: int = 1,
+    device: str = "",
+    size: tuple[int, int] | None = None,
 ) -> LoadedPlayer:
     """Return a player with a network of a run.
 
@@ -196,10 +201,15 @@ def load_player(
     RUN/best/NNNNNN.safetensors, in a run's folder, which has the configuration; an ONNX or safetensors file that
     `python -m az_mpi export` wrote; or the name of a network that comes with az_mpi, such as "zoo:connect4".
     engine, precision: as `network.engine` and `network.precision`. threads: of engines on a CPU. device: of torch, such
-    as "cuda:1" or "cpu"; "": the first GPU if there is one.
-    Raises Refusal if there is no such run or file, or the run has no whole checkpoint.
+    as "cuda:1" or "cpu"; "": the first GPU if there is one. size: (columns, rows) of a board that the network has not
+    learned on; None: its own board.
+    Raises Refusal if there is no such run or file, or the run has no whole checkpoint; ValueError if the network cannot
+    play on a board of this size.
     """
-    config, game, network, *_ = trained_network.read(path)
+    trained = trained_network.read(path)
+    config, game, network, *_ = trained
+    if size and size != (game.planes_shape[2], game.planes_shape[1]):
+        game = trained_network.at_size(trained, *size)
     device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
     made, _ = engines.make(engine, network, game, device, threads, precision)
     if precision == "int8":

@@ -1,5 +1,6 @@
 """A trained network with its game and configuration, from a run or from a file that `export` wrote."""
 
+import inspect
 import json
 import logging
 from pathlib import Path
@@ -13,7 +14,7 @@ from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core import files
 from az_mpi.core.problems import Refusal
-from az_mpi.core.registry import parse
+from az_mpi.core.registry import GAMES, parse
 from az_mpi.games.base import Game, described_planes
 from az_mpi.network import onnx_file, resnet
 from az_mpi.player.network_paths import none_whole, not_exported, run_above, run_of, zoo_file
@@ -86,6 +87,33 @@ def read(path: str | Path) -> TrainedNetwork:
     game, network = _built(config)
     tensors, iteration = _weights(path, run, network.state_dict())
     return _filled(config, game, network, tensors, iteration, path, f"the network of {run}")._replace(run=run)
+
+
+def at_size(trained: TrainedNetwork, columns: int, rows: int) -> Game:
+    """Return the game of a network on a board of another size, if all that the network computes is of cells or of means
+    over them, so that it plays there as it is. Raises ValueError, which says why it cannot."""
+    name = parse(trained.config.game)
+    if name == parse("gomoku"):
+        name = parse("mnk(k=5)")
+    known = inspect.signature(GAMES.find(str(name))).parameters
+    keys = [("size", "size"), ("columns", "rows"), ("m", "n")]
+    across, down = next((pair for pair in keys if known.keys() >= set(pair)), ("", ""))
+    learned = f"{trained.game.planes_shape[2]} x {trained.game.planes_shape[1]}"
+    if not across or across == down and columns != rows:
+        raise ValueError(f"the network plays {learned} alone")
+    try:
+        game = games.make(str(name._replace(arguments=name.arguments | {across: columns, down: rows})))
+    except Refusal as error:
+        raise ValueError(str(error).splitlines()[-1].strip()) from None
+    planes = torch.zeros((1, *game.planes_shape))
+    try:
+        with torch.inference_mode():
+            logits = trained.network(planes)["policy"]
+    except RuntimeError:  # a layer that reads all cells has weights for each
+        raise ValueError(f"the network plays {learned} alone, since it has weights for each cell") from None
+    if logits.shape != (1, game.num_actions):
+        raise ValueError(f"the network plays {learned} alone")
+    return game
 
 
 def _of_file(path, read):

@@ -187,7 +187,7 @@ class Search:
 
     def _each_through_chance(self, slot, nodes, actions, states, paths):
         """Do what `_through_chance` does for simulations of one tree, one after the other. Return their paths, int32
-        [m, D + 1], which are longer than `paths`."""
+        [m, D + 1], which are longer than `paths`. The chance nodes are no children yet: nothing has visited them."""
         slots = np.array([slot])
         longer = []
         for i in range(len(nodes)):
@@ -195,6 +195,8 @@ class Search:
             self.trees.tree["path_length"][slot] = length = paths[i, 0]
             self.trees.path[slot, :length] = paths[i, 1 : 1 + length]
             self._through_chance(slots, nodes[one], actions[one], states[one], len(nodes))
+            if self.trees.tree["path_length"][slot] > length:
+                self.trees.edge["edge_child"][slot, paths[i, length]] = tree.NO_CHILD
             longer.append(self.trees.path[slot, : self.trees.tree["path_length"][slot]].copy())
         paths = np.zeros((len(nodes), self.trees.path.shape[1] + 1), np.int32)
         for row, path in zip(paths, longer):

@@ -369,6 +369,14 @@ def _restore(trees, b, path):
 
 
 @njit(cache=True, nogil=True)
+def _link(trees, b, n):
+    """Make the nodes on the path that ends in node n, above a new leaf, children of each other."""
+    for d in range(trees.tree[b].path_length - 2, -1, -1):
+        trees.edge[b, trees.path[b, d]].edge_child = n
+        n = trees.node[b, n].parent
+
+
+@njit(cache=True, nogil=True)
 def complete_several(
     trees: tree.Trees, b: int, paths: np.ndarray, leaves: Leaves, rule: tuple, noise: root.Noise
 ) -> int:
@@ -382,5 +390,6 @@ def complete_several(
     rows = _rows(leaves.ended)
     for i in range(len(paths)):
         _restore(trees, b, paths[i])
+        _link(trees, b, leaves.nodes[i])
         _complete_one(trees, b, leaves, i, rows[i], rule, noise)
     return 0

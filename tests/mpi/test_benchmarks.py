@@ -16,14 +16,18 @@ BENCHMARKS = ROOT / "benchmarks"
 # Options that make each of them small. A key begins with the name of its file. "mpirun": it is started on 2 ranks.
 TINY = {
     "actions": "--actions 7",
+    "analysis": "--network zoo:hex5 --simulations 20 --moves 4 --runs 1",
     "blocks": "--networks residual:1x8 bottleneck:1x8 --positions 40 --seconds 0.1 --runs 1",
     "blocks of a run": "--run tests/data/run_of_0823929 --networks global_pooling:1x8 --seconds 0.1 --runs 1",
     "copies": "--blocks 1 --channels 8 --batch_size 32 --replay_ratio 1 --pairs 1",
     "engines": "--game tictactoe --blocks 1 --channels 8 --batches 1 4 --runs 1",
     "exchange": "mpirun --runs 1",
     "faults": "--config_file configs/smoke.json --iterations 2",
+    "file_system": "--ranks 1",
     "gumbel_in_play": "--network zoo:hex5 --simulations 20 --games 2",
     "import_games": "--make 3 --engine random",
+    "levels": "--network zoo:hex5 --simulations 4 --games 2 --levels 9 10",
+    "large_run": "--segments 3 --games 20",
     "memory": "--engines torch --iterations 24 --settled 12",
     "one_gpu": "--tiny",
     "one_game": "--config_file configs/smoke.json --simulations 20 --seconds 0.3 --runs 1",

@@ -1,12 +1,15 @@
 """A GTP engine in this process, for the tests of `python -m az_mpi gtp`."""
 
+import argparse
 import os
+from pathlib import Path
 
 from helpers import loaded_player
 
 from az_mpi.play import gtp
 from az_mpi.play.line_engine import Serving
 from az_mpi.play.lines import Lines
+from az_mpi.play.loading import Loading
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
 
@@ -47,6 +50,25 @@ class Channel:
 
     def moves(self):
         return self.session.played()
+
+
+class LoadingChannel:
+    """An engine that loads a network as the program does, and another one for a board of another size."""
+
+    def __init__(self, run):
+        loading = Loading(argparse.Namespace(run=Path(run), checkpoint="newest", simulations=16, seconds=0.0))
+        read, self.write_end = os.pipe()
+        self.said = []
+        serving = Serving(loading.session, Limit(simulations=16), Lines(read), at_size=loading.at_size)
+        self.engine = gtp.GtpEngine(serving, self.said.append)
+
+    def send(self, text):
+        os.write(self.write_end, text.encode())
+
+    def say(self, line):
+        self.said.clear()
+        self.engine.answer(line)
+        return "".join(self.said).strip()
 
 
 def malformed(rng):

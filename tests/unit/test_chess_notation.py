@@ -63,6 +63,7 @@ def test_what_a_fen_need_not_say_is_filled_in_and_what_cannot_be_is_passed_over(
         ("kk6/8/8/8/8/8/8/7K w - - 0 1", "Black has 2 kings"),
         ("4k3/8/8/8/8/8/8/P3K3 w - - 0 1", "White has a pawn on the first or last rank"),
         ("4k3/8/8/8/8/8/4R3/4K3 w - - 0 1", "not to move is in check"),
+        ("8/8/8/3k4/4K3/8/8/8 w - - 0 1", "kings are beside each other"),
         ("4k3/8/8/8/8/8/8/4K3 x - - 0 1", "no side to move"),
         ("4k3/8/8/8/8/8/8/4K3 w XX - 0 1", "no rights to castle"),
         ("4k3/8/8/8/8/8/8/4K3 w - e9 0 1", "no rights to castle and no square"),

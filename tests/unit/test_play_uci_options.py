@@ -82,6 +82,31 @@ def test_a_game_continues_after_50_moves_without_progress():
     assert chess.Move.from_uci(channel.best("go nodes 8")) in board.legal_moves
 
 
+@pytest.mark.parametrize("game", ["openspiel:chess", "chess"])
+def test_a_game_continues_where_no_mate_is_possible(game):
+    """The arbiter ends it, if it does: a legal move is played to the end of the moves that it sends."""
+    channel = Channel(game)
+    fen = "8/8/3k4/8/8/2p5/2K5/8 w - - 0 1"
+    board, moves = chess.Board(fen), ["c2c3"]
+    board.push_uci(moves[0])
+    assert board.is_insufficient_material()
+    for _ in range(12):
+        assert channel.say(f"position fen {fen} moves {' '.join(moves)}") == []
+        moves.append(channel.best("go nodes 8"))
+        board.push_uci(moves[-1])
+    assert "illegal move c3c8" in channel.say(f"position fen {fen} moves c2c3 d6d5 c3c8")[0]
+    channel.say(f"position fen {fen}")
+    assert any("info depth" in line for line in channel.say("go nodes 8"))
+
+
+def test_an_infinite_search_of_a_game_that_is_over_waits_for_stop():
+    channel = Channel("chess")
+    channel.send("isready\nstop\n")
+    channel.say("position fen 8/8/3k4/8/8/2K5/8/8 w - - 0 1")
+    said = channel.say("go infinite")
+    assert said[0] == "readyok" and said[1].startswith("bestmove c3")
+
+
 def test_where_no_move_is_left_there_is_no_best_move():
     channel = Channel()
     for fen in ("7k/5Q2/6K1/8/8/8/8/8 b - - 0 1", "R5k1/5ppp/8/8/8/8/8/4K3 b - - 0 1"):  # stalemate, mate

@@ -22,7 +22,7 @@ class Channel:
         self.said = []
         self.threads = []
         self.session = Session(loaded_player(game, on_batch))
-        serving = Serving(lambda: self.session, limit, Lines(read), use_threads=self.threads.append)
+        serving = Serving(lambda: self.session, limit, Lines(read), game, use_threads=self.threads.append)
         self.engine = uci.UciEngine(serving, self.said.append)
         assert self.engine.moves  # what a first position would load is loaded
 
