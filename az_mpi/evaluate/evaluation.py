@@ -64,8 +64,8 @@ def evaluate(
         plies = settings.opening_plies
         return play_match(world, game, *players, settings.num_games, plies, seed, shown.update, shown.finish)
 
+    scores = play("games of the network", player, None) if alone else None
     if alone:
-        scores = play("games of the network", player, None)
         report |= {"score_name": game.score_name or "value"} | score_summary(scores)
     report["matches"] = matches = {}
     for name, opponent in rivals.items():
@@ -73,24 +73,23 @@ def evaluate(
             matches[name] = versus(scores, play(f"games of {name}", opponent, None))
         elif opponent is not None:
             matches[name] = summary(play(f"match against {name}", player, opponent))
-    return report | _by_solver(world, config, game, player, scores if alone else None, show)
+    return report | _judged(world, config, game, player, scores, show)
 
 
-def _by_solver(world, config, game, player, scores, show):
-    """Return the entries "solver" and "optimum" of `evaluate`, if every rank has the exact solver. scores: of the
-    network in a game of one player, else None."""
+def _judged(world, config, game, player, scores, show):
+    """Return what the exact solver says of a player, for `evaluate`; {} without a solver. scores: of one player."""
     settings = config.evaluate
     solver = SOLVERS.make(settings.solver, game=game) if settings.solver_positions else None
     # Every rank is asked: the solver may be missing on some hosts.
     if not solver or any(world.collect(solver.missing())):
         return {}
     shown = show("solving positions", "positions")
-    best = solver.optimum(_starts(config, game)) if scores is not None else None
+    best = None if scores is None else solver.optimum(_starts(config, game))
     solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)
     shown.finish()
-    optimum = {} if best is None else {"optimum": versus(scores, Scores(np.asarray(best, float)))}
+    found = {} if best is None else {"optimum": versus(scores, Scores(np.asarray(best, float)))}
     shown = show("comparison with the solver", "positions")
-    return optimum | {"solver": optimal_share(world, game, player, solved, shown.update, shown.finish)}
+    return found | {"solver": optimal_share(world, game, player, solved, shown.update, shown.finish)}
 
 
 def _starts(config, game):

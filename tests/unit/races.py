@@ -8,7 +8,7 @@ from az_mpi.games.base import CHANCE, Game
 class Race(Game):
     """A throw of a die, 1 to 6; then the player moves as many cells (action 0), or seven less that number (action 1).
 
-    With two players or more, the first player with `goal` wins. One player has `turns` throws, and scores its cells.
+    With two players or more, the first one who reaches `goal` wins. One player has `turns` throws, and scores cells.
     A state is (player, throw or 0, throws so far, cells of each player)."""
 
     num_actions, num_outcomes, planes_shape, state_dtype = 2, 6, (1, 1, 2), np.dtype(np.int16)

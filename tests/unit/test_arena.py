@@ -1,12 +1,11 @@
 """Openings, matches and whole evaluations."""
 
 import json
-from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scripted import Scripted
+from stand_ins import Part, Shown
 
 from az_mpi import games
 from az_mpi.config import load
@@ -23,20 +22,6 @@ from az_mpi.games.random_games import random_actions
 from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
-
-
-@dataclass
-class Part:
-    """One rank of a world whose other ranks are not there."""
-
-    rank: int
-    size: int
-
-    def collect(self, item):
-        return [item]
-
-    def sum(self, values):
-        return values
 
 
 def searcher(game, simulations, evaluate=None):
@@ -173,18 +158,6 @@ def test_any_result_above_zero_is_a_win(world):
 def settings(game="tictactoe", **more):
     section = {"num_games": 6, "simulations": 8, "rollout_simulations": 16, "solver_positions": 20} | more
     return load.validate({"game": game, "evaluate": section}, "test")
-
-
-class Shown:
-    """Takes the place of the progress bars and keeps what each was told."""
-
-    def __init__(self):
-        self.told = []
-
-    def __call__(self, name, unit):
-        told = []
-        self.told.append(told)
-        return SimpleNamespace(update=lambda done, total: told.append((name, done, total, unit)), finish=lambda: None)
 
 
 def test_evaluation(world):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from helpers import make_config
 from races import Race
-from test_arena import Shown
+from stand_ins import Shown
 
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import evaluation, ladder, rating, solver
@@ -133,7 +133,7 @@ def test_a_network_is_the_best_if_it_is_no_worse_than_the_best_before(match, kee
 
 
 def test_a_race_of_two_is_solved_as_by_hand():
-    """The first to reach three cells wins. Every throw is a move of 4 or more, so the player who begins wins."""
+    """The first to reach three cells wins. Every throw lets its player move at least 4, so the first one wins."""
     game = Race(2, goal=3)
     solved = solver.enumerate_all(game)
     start = solved.states[solved.states[:, 2] == 1]

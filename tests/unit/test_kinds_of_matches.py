@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from races import Race
-from test_arena import Part
+from stand_ins import Part
 
 from az_mpi import games
 from az_mpi.__main__ import main
