@@ -22,6 +22,7 @@ TINY = {
     "engines": "--game tictactoe --blocks 1 --channels 8 --batches 1 4 --runs 1",
     "exchange": "mpirun --runs 1",
     "faults": "--config_file configs/smoke.json --iterations 2",
+    "gpu_jobs": "--tiny --parts beside,killed",
     "gumbel_in_play": "--network zoo:hex5 --simulations 20 --games 2",
     "import_games": "--make 3 --engine random",
     "memory": "--engines torch --iterations 24 --settled 12",

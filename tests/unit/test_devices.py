@@ -8,10 +8,7 @@ import torch
 from az_mpi.mpi import placement
 from az_mpi.train.backends.ddp_backend import DdpBackend
 
-BOARDS = {
-    "node1": ["GPU-a", "GPU-b", "GPU-c", "GPU-d"],
-    "node2": ["GPU-e", "GPU-f", "GPU-g", "GPU-h"],
-}
+BOARDS = {"node1": ["GPU-a", "GPU-b", "GPU-c", "GPU-d"], "node2": ["GPU-e", "GPU-f", "GPU-g", "GPU-h"]}
 
 
 def properties(uuid, name="NVIDIA H100", bus=1):
