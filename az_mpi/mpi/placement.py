@@ -65,8 +65,9 @@ def gpu_of(device: str) -> str | None:
 
 
 def board_of(device: str, host: str) -> str | None:
-    """Return a name of the board that a torch device is on, None for a CPU. NCCL wants a board for each rank: two
-    slices of one (MIG) have UUIDs of their own, and it refuses them. host: where the device is."""
+    """Return a name of the board that a torch device is on, None for a CPU. host: where the device is.
+
+    NCCL wants a board for each rank. Two slices of one board (MIG) have UUIDs of their own, and NCCL refuses them."""
     if gpu_of(device) is None:
         return None
     properties = torch.cuda.get_device_properties(device)

@@ -24,6 +24,7 @@ TINY = {
     "exchange": "mpirun --runs 1",
     "faults": "--config_file configs/smoke.json --iterations 2",
     "file_system": "--ranks 1",
+    "gpu_jobs": "--tiny --parts beside,killed",
     "gumbel_in_play": "--network zoo:hex5 --simulations 20 --games 2",
     "import_games": "--make 3 --engine random",
     "levels": "--network zoo:hex5 --simulations 4 --games 2 --levels 9 10",
