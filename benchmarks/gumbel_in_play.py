@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from common import machine, make_parser, spread
 
-from az_mpi.evaluate.arena import MatchResult, count, play_games
+from az_mpi.evaluate.arena import play_games
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer, SearchSeat
 from az_mpi.evaluate.rating import summary
@@ -63,7 +63,7 @@ def main():
     sides = [side(text, evaluate, settings, given.scale) for text in (given.a, given.b)]
     starts = openings(player.game, given.games // 2, given.opening_plies, (given.seed, given.simulations))
     played = play_games(player.game, *sides, starts, np.arange(given.games))
-    result = summary(MatchResult(*map(tuple, count(played).tolist())))
+    result = summary(tally(player.game, played))
     if given.json:
         plies = spread([len(one.moves) for one in played])
         print(json.dumps({"machine": machine(), **vars(given), **result, "plies": plies}))

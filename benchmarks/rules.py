@@ -25,13 +25,14 @@ from common import make_parser, spread, take_one_core, tell
 from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.doctor.trial import play_for
-from az_mpi.games.random_games import play_out
+from az_mpi.games.random_games import play_out, random_games
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import network_evaluator
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.selfplay.player import Player
 
 NATIVE = ["connect4", "tictactoe", "othello", "hex", "gomoku", "breakthrough", "go", "go(size=19)"]
+NATIVE += ["2048", "morpion", "mnk(m=5,n=5,k=4,players=3)"]
 OPENSPIEL = {
     "connect4": "connect_four",
     "tictactoe": "tic_tac_toe",
@@ -42,7 +43,7 @@ OPENSPIEL = {
     "go": "go(board_size=9,komi=7.0,max_game_length=162)",
     "go(size=19)": "go(board_size=19,komi=7.0,max_game_length=722)",
 }
-METHODS = "play", "legal", "terminal", "to_play", "planes", "key", "canonical_key"
+METHODS = "play", "chances", "legal", "terminal", "to_play", "planes", "key", "canonical_key"
 
 
 def main():
@@ -90,7 +91,7 @@ def measure(name, arguments):
 def play_outs(name):
     """Return moves/s of random games."""
     game, rng = games.make(name), np.random.default_rng(0)
-    states = game.initial(100)
+    states, _ = next(random_games(game, 100, rng))  # after the moves of chance that come first
     play_out(game, states, rng)  # compiles
     begun, moves, num = time.process_time(), 0, 0
     while time.process_time() - begun < 1:

@@ -353,20 +353,27 @@ class Evaluate(Section):
         5, "Iterations between evaluations. The last iteration is always followed by one; 0: only that one."
     )
     num_games: whole(2, multiple_of=2) = free(
-        100, "Games against each opponent, half with each colour: a TOTAL over all ranks."
+        100,
+        "Games against each opponent, each seat (colour) equally often, or of one player so many seeds: a TOTAL over "
+        "all ranks.",
     )
     simulations: whole(0, 1_000_000) = free(
         0, "Simulations for each move in matches, and in play if nobody says how many; 0: search.simulations."
     )
     opponents: list_of(OPPONENTS) = free(
         ("best", "random", "rollout"),
-        'Who is played: the "best" network so far, "random" moves, a search on "rollout" values; "zoo:NAME", a '
-        'network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own search. Other programs: '
-        "\"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; docs/play.md has their "
-        "arguments.",
+        'Who is played: the "best" network so far, "random" moves, "greedy" moves (the best after one move by the '
+        'rules), a search on "rollout" values; by default, in games of one player "best", "random" and "greedy"; '
+        '"zoo:NAME", a network that comes with az_mpi; in games of OpenSpiel "mcts_bot", its own search. Other '
+        "programs: \"gtp(command='gnugo --mode gtp')\", \"uci(command='stockfish', seconds=0.1)\"; docs/play.md has "
+        "their arguments.",
     )
     rollout_simulations: whole(1, 1_000_000) = free(400, 'Simulations for each move of the "rollout" opponent.')
-    opening_plies: whole(0) = free(2, "Random plies before a match game; each opening is played with both colours.")
+    opening_plies: whole(0) = free(
+        2,
+        "Random plies before a match game; each opening is played from every seat. Games of one player with chance "
+        "moves begin without any.",
+    )
     solver: named(SOLVERS) = free("auto", 'The exact solver; "auto": the one that the game names, if it names one.')
     solver_positions: whole(0) = free(
         500,

@@ -29,7 +29,9 @@ ENTRY = np.dtype(
     ],
     align=True,
 )
-LOGIT = np.dtype([("action", "<u2"), ("logit", "<u4")])  # of a legal action in the canonical image
+# Of a legal action in the canonical image. An evaluation with several values has, after these, all values but the first
+# as "actions" A, A + 1, and so on.
+LOGIT = np.dtype([("action", "<u2"), ("logit", "<u4")])
 # keys uint64 [E / WAYS, WAYS], 0: empty; oldest uint8 [E / WAYS], the way to replace next; entry ENTRY [E]; logit LOGIT
 # [L]; part int64 [3]: begin and end of the logits that this process writes, and the place of the next one.
 Table = namedtuple("Table", ["keys", "oldest", "entry", "logit", "part"])
@@ -89,7 +91,7 @@ def find(table: Table, key: int) -> int:
 def read(
     table: Table, key: int, at: int, actions: np.ndarray, symmetry: int, logits: np.ndarray, value: np.ndarray
 ) -> bool:
-    """Copy entry number `at` to logits [A] and value [1], both uint32; return whether it is whole and that of this key.
+    """Copy entry number `at` to logits [A] and value [V], both uint32; return whether it is whole and that of this key.
     If not, what was copied is meaningless. Action a of the entry is action actions[symmetry, a] of the position."""
     first = table.entry[at].first
     num = table.entry[at].num
@@ -101,7 +103,10 @@ def read(
         action = np.int64(table.logit[k].action)
         logit = table.logit[k].logit
         checksum = _mix(checksum, (np.uint64(action) << np.uint64(32)) | np.uint64(logit))
-        logits[actions[symmetry, min(action, actions.shape[1] - 1)]] = logit
+        if action < actions.shape[1]:
+            logits[actions[symmetry, action]] = logit
+        else:
+            value[min(action - actions.shape[1] + 1, len(value) - 1)] = logit
     return checksum == table.entry[at].checksum
 
 
@@ -122,24 +127,29 @@ def store(
     symmetry: int,
     logits: np.ndarray,
     row: int,
-    value: int,
+    value: np.ndarray,
 ) -> None:
     """Store an evaluation. part: `Table.part`, or one like it. logits: uint32 [n, A], the bits of float32, of which
     `row` is that of the canonical image, whose action a is action actions[symmetry, a] of the position; legal: bool
-    [A], of the position. value: the bits of float32."""
-    num = 0
+    [A], of the position. value: uint32 [V], the bits of float32."""
+    num = len(value) - 1
     for a in range(len(legal)):
         num += legal[a]
     if num > part[1] - part[0]:  # a part of a thread may be small
         return
     first = part[2] if part[2] + num <= part[1] else part[0]
     k = first
-    checksum = _mix(key, value)
+    checksum = _mix(key, value[0])
     for a in range(len(legal)):
         if legal[actions[symmetry, a]]:
             table.logit[k].action, table.logit[k].logit = a, logits[row, a]
             checksum = _mix(checksum, (np.uint64(a) << np.uint64(32)) | np.uint64(logits[row, a]))
             k += 1
+    for a in range(len(legal), len(legal) + len(value) - 1):
+        more = value[a - len(legal) + 1]
+        table.logit[k].action, table.logit[k].logit = a, more
+        checksum = _mix(checksum, (np.uint64(a) << np.uint64(32)) | np.uint64(more))
+        k += 1
     part[2] = k
     at = find(table, key)
     if at < 0:
@@ -149,7 +159,7 @@ def store(
         at = s * WAYS + way
         table.keys[s, way] = key
     entry = table.entry[at]
-    entry.first, entry.num, entry.value, entry.checksum = first, num, value, checksum
+    entry.first, entry.num, entry.value, entry.checksum = first, num, value[0], checksum
 
 
 class Known(NamedTuple):

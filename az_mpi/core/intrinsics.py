@@ -5,19 +5,40 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import njit, prange, types
 from numba.core import cgutils
+from numba.core.types.misc import unliteral
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 
+FAILED = -(2**40)  # what a function of a game, called by its address, returns if its own code raised an exception
+SHARED_BYTES = 2**13  # of the arguments of `shared_call`
 STACK_FLOATS = 2**15  # of `floats_on_stack`: one for each action that a game may have
 
 # Numba counts references to arrays in atomic operations, for each array that a function is given: here more time than
-# all the rest of a search. These compile functions that count none, so they cannot make arrays. `inlined` ones are not
-# called: a call would pass each part of each array.
+# all the rest of a search. These compile functions that count none, so they cannot make arrays.
 UNCOUNTED = {"nogil": True, "_nrt": False}
-uncounted = functools.partial(njit, cache=True, **UNCOUNTED)
-inlined = functools.partial(njit, cache=True, forceinline=True, **UNCOUNTED)
+_INNER = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+def _compiled_once(**options):
+    """Return a decorator like Numba's njit(**options), for functions that compiled code calls. Numba would compile such
+    a function once more for each constant that it is called with."""
+
+    def decorate(function):
+        dispatcher = njit(cache=True, **UNCOUNTED, **options)(function)
+        find = dispatcher.get_call_template
+        dispatcher.get_call_template = lambda args, kws: find([unliteral(kind) for kind in args], kws)
+        return dispatcher
+
+    return decorate
+
+
+# Python may call `uncounted` functions; only compiled code calls `inner` ones, which take half as long to compile, and
+# `inlined` ones, which are not called there: a call would pass each part of each array.
+uncounted = _compiled_once
+inner = functools.partial(_compiled_once, **_INNER)
+inlined = functools.partial(_compiled_once, forceinline=True, **_INNER)
 _POWERS = (2.0 ** np.arange(-127, 1)).astype(np.float32)
 _LOG2_E = np.float32(1.44269504)
 _LN_2, _LN_2_REST = np.float32(0.693359375), np.float32(-2.12194440e-4)  # in two parts: i times the first is exact
@@ -39,6 +60,48 @@ def _call(context, builder, signature, given):
     word = ir.IntType(64)
     function = ir.FunctionType(word, [word] * (len(given) - 1)).as_pointer()
     return builder.call(builder.inttoptr(given[0], function), given[1:])
+
+
+@intrinsic
+def shared_call(typingctx: Any, at: Any, function: Any, given: Any) -> Any:
+    """Write the arguments `given`, a tuple, to the address `at`, of SHARED_BYTES, and return the address of a function
+    for `call2`: with `at` and a number t it calls function(*given, t), and returns 0, or FAILED if that raised an
+    exception. Several threads may call it at the same time. Nothing keeps the arrays of `given` alive.
+
+    function: `inner`, without a result. Numba's own loops with threads would compile it once more, and take longer to
+    compile the larger it is."""
+    signature = function.get_call_type(typingctx, (*given.types, types.int64), {})
+
+    def codegen(context, builder, _, values):
+        kind = context.get_value_type(given)
+        if context.get_abi_sizeof(kind) > SHARED_BYTES:
+            raise ValueError(f"{function} takes more than {SHARED_BYTES} bytes")
+        builder.store(values[2], builder.inttoptr(values[0], kind.as_pointer()))
+        word = ir.IntType(64)
+        entry = ir.Function(builder.module, ir.FunctionType(word, [word, word]), f"{builder.function.name}.shared")
+        entry.linkage = "internal"
+        inside = ir.IRBuilder(entry.append_basic_block())
+        loaded = inside.load(inside.inttoptr(entry.args[0], kind.as_pointer()))
+        compiled = function.dispatcher.overloads[signature.args]
+        context.add_linking_libs([compiled.library])
+        parts = [
+            context.cast(inside, inside.extract_value(loaded, i), one, to)
+            for i, (one, to) in enumerate(zip(given.types, signature.args))
+        ]
+        status, _ = context.call_internal_no_propagate(inside, compiled.fndesc, signature, [*parts, entry.args[1]])
+        inside.ret(inside.select(status.is_error, word(FAILED), word(0)))
+        return builder.ptrtoint(entry, word)
+
+    return types.int64(at, function, given), codegen
+
+
+@njit(cache=True, nogil=True, parallel=True)
+def in_threads(entry: int, at: int, num: int) -> int:
+    """Call a function of `shared_call` with the numbers 0, ..., num - 1, in threads; return how many calls failed."""
+    failed = 0
+    for t in prange(num):
+        failed += call2(entry, at, np.int64(t)) != 0
+    return failed
 
 
 @intrinsic

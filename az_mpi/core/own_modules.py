@@ -92,15 +92,17 @@ def _cure(place, error):
     )
 
 
-def fitting(evaluation: Any, shape: tuple[int, ...], who: object) -> Any:
+def fitting(evaluation: Any, shape: tuple[int, ...], num_values: int, who: object) -> Any:
     """Return an evaluation, the arrays (logits, value), for compiled code. Raises OwnCodeError unless logits have this
-    shape, [n, A], and there are n values. who: the evaluator or engine that made it."""
+    shape, [n, A], and there are n values, or n rows of `num_values` if that is not 1. who: the evaluator or engine that
+    made it."""
     logits, value = evaluation
     came = [getattr(part, "shape", type(part).__name__) for part in (logits, value)]
-    if came != [shape, shape[:1]]:
+    values = shape[:1] if num_values == 1 else (shape[0], num_values)
+    if came != [shape, values]:
         raise OwnCodeError(
             f"{type(who).__name__} returned logits {came[0]}, value {came[1]} for {shape[0]} states\n"
-            f"  expected: logits float32 {shape}, value float32 {shape[:1]}: a row for each state that it was given\n"
+            f"  expected: logits float32 {shape}, value float32 {values}: a row for each state that it was given\n"
             "  examples/own_evaluator.py is an evaluator that can be copied"
         )
     return logits, value

@@ -8,7 +8,7 @@ import os
 import select
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from az_mpi.core.exit_codes import DONE, RESUMABLE, UNREAD
@@ -170,3 +170,10 @@ def _encode(error):
         return text.encode("ascii", "surrogateescape"), error.end
     except UnicodeEncodeError:
         return text.encode("ascii", "backslashreplace"), error.end
+
+
+def bounds(found: Mapping[str, Any], name: str, number: str = "+.5g") -> str:
+    """Return the ends of the interval of a measured number, found[NAME_low] and found[NAME_high], in brackets after a
+    space; "" if a single game gives none. number: the format of the ends."""
+    low, high = found[f"{name}_low"], found[f"{name}_high"]
+    return "" if low is None else f" [{low:{number}}, {high:{number}}]"

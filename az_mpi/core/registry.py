@@ -55,8 +55,8 @@ class Name(NamedTuple):
 def parse(text: str) -> Name:
     """Return the `Name` that `text` writes. Raises ValueError, which says what is wrong with it."""
     match = _NAME.fullmatch(text.strip())
-    place, attribute, arguments = match.groups(default="") if match else ("", "0", "")
-    if attribute[0].isdigit() and place not in LIBRARIES:  # of a library, such as OpenSpiel's 2048, it may be a name
+    place, attribute, arguments = match.groups(default="") if match else ("-", "0", "")
+    if attribute[0].isdigit() and place and place not in LIBRARIES:  # what is built in may have such a name, as 2048
         raise ValueError(f"a class of your own is written {HOW}")
     if place in LIBRARIES:
         place, attribute = "", f"{place}:{attribute}"
@@ -217,12 +217,14 @@ GAMES = Registry(
         "chess": "az_mpi.games.chess:Rules",
         "connect4": "az_mpi.games.connect4:Rules",
         "tictactoe": "az_mpi.games.mnk:tictactoe",
-        "mnk": "az_mpi.games.mnk:Rules",
+        "mnk": "az_mpi.games.mnk:mnk",
         "gomoku": "az_mpi.games.mnk:gomoku",
         "hex": "az_mpi.games.hex:Rules",
         "breakthrough": "az_mpi.games.breakthrough:Rules",
         "go": "az_mpi.games.go:Rules",
         "othello": "az_mpi.games.othello:Rules",
+        "2048": "az_mpi.games.twenty48:Rules",
+        "morpion": "az_mpi.games.morpion:Rules",
         "openspiel:NAME": "az_mpi.games.openspiel:make",
     },
 )
@@ -294,6 +296,7 @@ OPPONENTS = Registry(
     "game seed rank settings search best",
     {
         "best": "az_mpi.evaluate.opponents:best_so_far",
+        "greedy": "az_mpi.evaluate.opponents:greedy_moves",
         "gtp": "az_mpi.evaluate.engine_opponents:GtpPlayer",
         "mcts_bot": "az_mpi.evaluate.openspiel_bot:MctsBot",
         "random": "az_mpi.evaluate.opponents:random_moves",

@@ -1,58 +1,48 @@
-"""Matches between two opponents: every opening is played twice, once with each colour.
+"""Matches: every opening is played from each seat, with the same dice.
 
-The games of a rank run at the same time. The two take turns, and each moves in all games in which it is to move, so
-that every search runs over as many trees as possible.
+With two players the games of a match come in pairs with exchanged seats; with more, in sets in which `ours` sits in
+each seat once and `theirs` in all the others; a game of one player is a set by itself. The games of a rank run at the
+same time. The opponents move alternately, each in all games in which it is to move, so that every search runs over as
+many trees as possible.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import functools
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from az_mpi.core.players import of_players
 from az_mpi.core.problems import OwnCodeError
+from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import Openings, openings
 from az_mpi.evaluate.opponents import RESIGNS, Opponent
+from az_mpi.evaluate.tally import MatchResult, Scores, Shares, tally
+from az_mpi.games import chance
 from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import World, split_evenly
 
+SEEDS = (0,)  # of the games of one player that are compared: the same in every iteration and in every run
 GAMES_AT_ONCE = 256  # on one rank: bounds the memory of the trees
 OnProgress = Callable[[int, int], None]  # called with how many are done, and of how many
 
 
-@dataclass(frozen=True)
-class MatchResult:
-    """The results of a match for `ours`: (wins, draws, losses) of the games that it began, and of the others."""
-
-    as_first: tuple[int, int, int]
-    as_second: tuple[int, int, int]
-
-    @property
-    def wins(self) -> int:
-        return self.as_first[0] + self.as_second[0]
-
-    @property
-    def draws(self) -> int:
-        return self.as_first[1] + self.as_second[1]
-
-    @property
-    def losses(self) -> int:
-        return self.as_first[2] + self.as_second[2]
-
-    @property
-    def num_games(self) -> int:
-        return self.wins + self.draws + self.losses
-
-
 class Played(NamedTuple):
-    """A game of a match. game_index: its number. moves: all actions from the start on, with those of the opening.
-    result: for `ours`, in [-1, 1]. note: why a player lost it, if not by the rules; else ""."""
+    """A game of a match. game_index: its number. moves: all actions from the start on, with those of the opening and
+    the outcomes of chance. results: of each player, player 0 first, in [-1, 1]. note: why a player lost it, if not by
+    the rules; else "". score: at the end of a game of one player, in the game's unit."""
 
     game_index: int
     moves: list[int]
-    result: float
+    results: list[float]
     note: str
+    score: float = 0.0
+
+    @property
+    def result(self) -> float:
+        """The result for `ours`."""
+        return self.results[self.game_index % len(self.results)]
 
 
 def silent(*_: object) -> None:
@@ -63,110 +53,148 @@ def play_match(
     world: World,
     game: Game,
     ours: Opponent,
-    theirs: Opponent,
+    theirs: Opponent | None,
     num_games: int,
     opening_plies: int,
     seed: tuple[int, ...],
     on_progress: OnProgress = silent,
     on_finish: Callable[[], None] = silent,
-) -> MatchResult:
-    """Play `num_games` games, an even number, and return the `MatchResult` of `ours`. Collective over world.
+) -> MatchResult | Shares | Scores:
+    """Play `num_games` games, in whole sets, at least one, and return what `tally` makes of them. Collective over
+    world.
 
-    Games 2 k and 2 k + 1 start from opening k: `ours` begins the first of them, `theirs` the second. seed: of the
-    openings. on_progress counts this rank's games; on_finish is called when this rank has played all of its games,
-    before the ranks add up their results. A game that is not over after game.max_plies is a draw.
+    Of P players, games P k to P k + P - 1 are set k: they start from opening k, and `ours` is player 0 in the first of
+    them, player 1 in the second, and so on. theirs: None in games of one player. seed: of the openings and of the dice.
+    on_progress counts this rank's games; on_finish is called when this rank has played all of its games, before the
+    ranks exchange their results. A game that is not over after game.max_plies is a draw, or of one player counts as it
+    stands.
     """
-    pairs = num_games // 2
-    mine = games_of(world, pairs)
-    played = play_games(game, ours, theirs, openings(game, pairs, opening_plies, seed), mine, on_progress)
+    num_sets = max(num_games // game.num_players, 1)
+    mine = games_of(world, num_sets, 0, game.num_players)
+    starts = openings(game, num_sets, plies_of(game, opening_plies), seed)
+    played = play_games(game, ours, theirs, starts, mine, on_progress, dice=Dice(seed))
     on_finish()
-    as_first, as_second = map(tuple, world.sum(count(played)).tolist())
-    return MatchResult(as_first, as_second)
+    rows = [[one.game_index, [], one.results, "", one.score] for one in played]
+    return tally(game, sorted(Played(*row) for part in world.collect(rows) for row in part))
 
 
-def games_of(world: World, num_pairs: int, first_pair: int = 0) -> np.ndarray:
-    """Return the games of this rank, int64 [n], of the pairs of games from `first_pair` on."""
-    share = split_evenly(num_pairs, world.size)
-    first = 2 * (first_pair + sum(share[: world.rank]))
-    return np.arange(first, first + 2 * share[world.rank])
+def plies_of(game: Game, opening_plies: int) -> int:
+    """Return how many random moves of players a match begins with: none in a game of one player with chance moves,
+    whose games differ by chance; they would cost it a part of its score."""
+    return 0 if game.num_players == 1 and game.num_outcomes else opening_plies
 
 
-def count(played: list[Played]) -> np.ndarray:
-    """Return the numbers of games, int64 [ours begins or not, win draw loss]."""
-    counts = np.zeros((2, 3), np.int64)
-    for one in played:
-        counts[one.game_index % 2, 1 - int(np.sign(one.result))] += 1
-    return counts
+def games_of(world: World, num_sets: int, first_set: int = 0, num_players: int = 2) -> np.ndarray:
+    """Return the games of this rank, int64 [n], of the sets of games from `first_set` on."""
+    share = split_evenly(num_sets, world.size)
+    first = num_players * (first_set + sum(share[: world.rank]))
+    return np.arange(first, first + num_players * share[world.rank])
 
 
 def play_games(
     game: Game,
     ours: Opponent,
-    theirs: Opponent,
+    theirs: Opponent | None,
     starts: Openings,
     indices: np.ndarray,
     on_progress: OnProgress = silent,
     on_game: Callable[[Played], object] = silent,
+    dice: Dice | None = None,
 ) -> list[Played]:
     """Play the games `indices`, int64 [n], of a match whose opening k is number k of `starts`; return them in order.
-    on_game is called with each of them when it has ended. Not collective. See `play_match`."""
+    on_game is called with each of them when it has ended. dice: of the match. Not collective. See `play_match`."""
     played = []
+    players = [ours] if theirs is None else [ours, theirs]
     for done in range(0, len(indices), GAMES_AT_ONCE):
         part = indices[done : done + GAMES_AT_ONCE]
-        played += _play(
-            game,
-            ours,
-            theirs,
-            starts.pick(part // 2),
-            part,
-            lambda num, done=done: on_progress(done + num, len(indices)),
-            on_game,
-        )
+        table = _Table(game, players, starts.pick(part // game.num_players), part, dice or Dice(0), on_game)
+        played += table.play(functools.partial(_tell, on_progress, done, len(indices)))
     return played
 
 
-@watchdog.steps()
-def _play(game, ours, theirs, starts, indices, on_progress, on_game):
-    states = starts.states.copy()
-    moves = [list(opening) for opening in starts.moves]
-    played = {}
+def _tell(on_progress, done, total, num):
+    on_progress(done + num, total)
 
-    def end(slot, result, note=""):
-        live[slot] = False
-        played[slot] = Played(int(indices[slot]), moves[slot], float(result), note)
-        on_game(played[slot])
 
-    colour = indices % 2  # of `ours` in each game, as in `game.to_play`
-    seats = [player.seat(game, states, indices, moves) for player in (ours, theirs)]
-    # Each player with its seat, its colour in each game and the result for `ours` of a game that it resigns.
-    sides = (ours, seats[0], colour, -1), (theirs, seats[1], 1 - colour, 1)
-    live = np.ones(len(states), bool)
-    for turn in range(2 * game.max_plies):
-        player, seat, its_colour, loser_score = sides[turn % 2]
-        slots = np.flatnonzero(live & (game.to_play(states) == its_colour))
+class _Table:
+    """Games that are played at the same time. players: `ours`, and `theirs` if the game has more than one player."""
+
+    def __init__(
+        self,
+        game: Game,
+        players: Sequence[Opponent],
+        starts: Openings,
+        indices: np.ndarray,
+        dice: Dice,
+        on_game: Callable[[Played], object],
+    ):
+        self.game, self.players, self.indices, self.dice, self.on_game = game, players, indices, dice, on_game
+        self.states = starts.states.copy()
+        self.moves = [list(opening) for opening in starts.moves]
+        self.seat_of_ours = indices % game.num_players  # as in `game.to_play`
+        self.live = np.ones(len(self.states), bool)
+        self.num_drawn = np.zeros(len(self.states), np.int64)  # chance moves since the opening
+        self.played: dict[int, Played] = {}
+        self.seats = [player.seat(game, self.states, indices, self.moves) for player in players]
+
+    @watchdog.steps()
+    def play(self, on_progress: Callable[[int], None]) -> list[Played]:
+        """Play all games to their ends and return them in order."""
+        num = len(self.players)
+        for turn in range(num * self.game.max_plies):
+            self._draw()
+            # One turn of each player is one step of the watchdog: one of them may need far less time.
+            if self._move(turn % num):
+                (watchdog.step if turn % num == num - 1 else watchdog.tick)()
+                on_progress(int((~self.live).sum()))
+            if not self.live.any():
+                break
+        return [self.played[slot] for slot in range(len(self.states))]
+
+    def _draw(self):
+        """Play all moves of chance that come next."""
+        while len(slots := np.flatnonzero(self.live & chance.due(self.game, self.states))):
+            sets = self.indices[slots] // self.game.num_players
+            numbers = [self.dice.number(*of) for of in zip(sets.tolist(), self.num_drawn[slots].tolist())]
+            self.num_drawn[slots] += 1
+            self._play(slots, chance.draw(self.game, self.states[slots], np.array(numbers)))
+
+    def _move(self, k):
+        """Let player k move in all games in which it is to move; return whether there are any."""
+        mover = self.game.to_play(self.states)
+        slots = np.flatnonzero(self.live & ((mover == self.seat_of_ours) == (k == 0)))
         if not len(slots):
-            continue
-        actions = _legal(game, player, states[slots], seat.choose(slots))
+            return False
+        player = self.players[k]
+        actions = _legal(self.game, player, self.states[slots], self.seats[k].choose(slots))
         resigned = actions == RESIGNS
         for slot in slots[resigned]:
-            end(slot, loser_score, player.note(int(indices[slot])))
-        slots = slots[~resigned]
-        actions = actions[~resigned]
-        for each in seats:
-            each.advance(slots, actions)
-        states[slots] = game.play(states[slots], actions)
+            results = np.full(self.game.num_players, 1 / max(self.game.num_players - 1, 1))
+            results[mover[slot]] = -1
+            self._end(slot, results, player.note(int(self.indices[slot])))
+        self._play(slots[~resigned], actions[~resigned])
+        return True
+
+    def _play(self, slots, actions):
+        game = self.game
+        for seat in self.seats:
+            seat.advance(slots, actions)
+        self.states[slots] = game.play(self.states[slots], actions)
         for slot, action in zip(slots, actions.tolist()):
-            moves[slot].append(action)
-        ended, value = game.terminal_at(states[slots], np.array([len(moves[slot]) for slot in slots]))
-        is_ours = game.to_play(states[slots]) == colour[slots]
+            self.moves[slot].append(action)
+        states = self.states[slots]
+        ended, value = game.terminal_at(states, np.array([len(self.moves[slot]) for slot in slots]))
+        results = of_players(game.num_players, value, game.to_play(states)) + 0.0  # without negative zeros
         for k in np.flatnonzero(ended):
-            end(slots[k], value[k] if is_ours[k] else 0 - value[k])
-        # One turn of each player is one step of the watchdog: one of the two may need far less time.
-        (watchdog.step if turn % 2 else watchdog.tick)()
-        on_progress(int((~live).sum()))
-        if not live.any():
-            break
-    return [played[slot] for slot in range(len(states))]
+            self._end(slots[k], results[k])
+
+    def _end(self, slot, results, note=""):
+        self.live[slot] = False
+        of_game = self.game.score(self.states[slot : slot + 1])
+        score = results[0] if of_game is None else of_game[0]
+        played = Played(int(self.indices[slot]), self.moves[slot], list(map(float, results)), note, float(score))
+        self.played[int(slot)] = played
+        self.on_game(played)
 
 
 def _legal(game, player, states, actions):

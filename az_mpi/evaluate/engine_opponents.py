@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from az_mpi.core.problems import NotHere, nearest
+from az_mpi.core.problems import NotHere, Refusal, nearest
 from az_mpi.evaluate.engine_process import EngineFailed, EngineProcess, words_of
 from az_mpi.evaluate.opponents import RESIGNS, Opponent, Seat
-from az_mpi.games.base import Game, after
+from az_mpi.games.base import Game, after, kind_of
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.games.vertices import Vertices
 
@@ -36,6 +36,11 @@ class EnginePlayer(Opponent):
         for name, value in (("seconds", seconds), ("answer_s", answer_s), ("memory_gb", memory_gb)):
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e6:
                 raise ValueError(f"{name} is {value!r}; allowed: a number of at least 0")
+        if game.num_players != 2 or game.num_outcomes:
+            raise Refusal(
+                f'"{self.protocol}" plays games of two players without chance moves; {kind_of(game)}\n'
+                "  take this opponent out; random, greedy and rollout play every game"
+            )
         if not isinstance(command, str):
             raise ValueError(f"command is {command!r}; allowed: a text such as 'gnugo --mode gtp'")
         self.game = game

@@ -1,18 +1,26 @@
-"""One evaluation of the network: matches against the opponents of `config.evaluate`, and the exact solver."""
+"""One evaluation of the network: matches against the opponents of `config.evaluate`, and the exact solver.
+
+In games of one player the network and each opponent play the same seeds alone, and their scores are compared."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from az_mpi.config.schema import Config
+import numpy as np
+
+from az_mpi.config.schema import Config, Evaluate, Selfplay
 from az_mpi.core.problems import Refusal, reworded
 from az_mpi.core.registry import OPPONENTS, SOLVERS, parse
-from az_mpi.evaluate.arena import play_match
+from az_mpi.evaluate.arena import SEEDS, play_match, plies_of
+from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer
 from az_mpi.evaluate.optimal import optimal_share
-from az_mpi.evaluate.rating import summary
-from az_mpi.games.base import Game
+from az_mpi.evaluate.rating import score_summary, summary, versus
+from az_mpi.evaluate.tally import Scores
+from az_mpi.games.base import Game, kind_of
 from az_mpi.mpi.world import World
 from az_mpi.network.evaluators import Evaluator
+
+OPPONENTS_OF_ONE = "best", "random", "greedy"  # in place of the default: random games say little of a long puzzle
 
 
 class Shown(Protocol):
@@ -39,52 +47,90 @@ def evaluate(
     network_evaluate, best_evaluate: evaluators of the network and of the best network so far; without the latter (None,
     on all ranks alike) no match against it is played. show(name, unit): starts to show one match or other work.
     The dict has "iteration", "simulations", "matches": {opponent's name: `rating.summary`} and, if every rank has the
-    exact solver, "solver": `optimal_share`. All matches of an iteration use the same openings; each iteration has its
-    own.
+    exact solver, "solver": `optimal_share`. All matches of an iteration use the same openings and dice; each iteration
+    has its own. Of one player it also has "score_name" and `rating.score_summary`; "matches" has `rating.versus`, and
+    "optimum" is that of the best scores that a solver finds, if it does. All iterations of all runs use the same seeds.
     """
     settings = config.evaluate
     search = config.match_search()
-    seed = (config.seed, iteration)
     player = SearchPlayer(network_evaluate, search)
-    matches = {}
-    for name, opponent in opponents(config, game, iteration, world.rank, best_evaluate).items():
-        if opponent is not None:
-            shown = show(f"match against {name}", "games")
-            result = play_match(
-                world,
-                game,
-                player,
-                opponent,
-                settings.num_games,
-                settings.opening_plies,
-                seed,
-                shown.update,
-                shown.finish,
-            )
-            matches[name] = summary(result)
-    report = {"iteration": iteration, "simulations": search.simulations, "matches": matches}
+    report = {"iteration": iteration, "simulations": search.simulations}
+    alone = game.num_players == 1
+    rivals = opponents(config, game, 0 if alone else iteration, world.rank, best_evaluate)
+    seed = SEEDS if alone else (config.seed, iteration)
+
+    def play(title, *players):
+        shown = show(title, "games")
+        plies = settings.opening_plies
+        return play_match(world, game, *players, settings.num_games, plies, seed, shown.update, shown.finish)
+
+    if alone:
+        scores = play("games of the network", player, None)
+        report |= {"score_name": game.score_name or "value"} | score_summary(scores)
+    report["matches"] = matches = {}
+    for name, opponent in rivals.items():
+        if opponent is not None and alone:
+            matches[name] = versus(scores, play(f"games of {name}", opponent, None))
+        elif opponent is not None:
+            matches[name] = summary(play(f"match against {name}", player, opponent))
     solver = SOLVERS.make(settings.solver, game=game) if settings.solver_positions else None
     # Every rank is asked: the solver may be missing on some hosts.
     if solver and not any(world.collect(solver.missing())):
         shown = show("solving positions", "positions")
+        best = solver.optimum(_starts(config, game)) if alone else None
         solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)
         shown.finish()
+        if best is not None:
+            report["optimum"] = versus(scores, Scores(np.asarray(best, float)))
         shown = show("comparison with the solver", "positions")
         report["solver"] = optimal_share(world, game, player, solved, shown.update, shown.finish)
     return report
 
 
+def _starts(config, game):
+    """Return the states in which the games of an evaluation of one player begin, [n, S]."""
+    settings = config.evaluate
+    plies = plies_of(game, settings.opening_plies)
+    return openings(game, settings.num_games, plies, SEEDS).states
+
+
+def equals_or_beats(match: dict[str, Any]) -> bool:
+    """Return whether the network is at least as good as its opponent in one of `evaluate`'s matches: by the mean
+    difference of scores on the same seeds, or by the share of the points that equal players have."""
+    if "difference" in match:
+        return match["difference"] >= 0
+    return match["score"] >= 1 / match.get("num_players", 2)
+
+
 def check_opponents(config: Config, game: Game) -> None:
-    """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not available on this host, or
-    if `evaluate.solver` is of another game."""
+    """Raise Refusal if an opponent of `evaluate.opponents` cannot play this game, or is not available on this host, if
+    `evaluate.solver` is of another game, or if a key means nothing in a game of this kind."""
+    _check_keys(config, game)
     if config.evaluate.solver_positions:
         SOLVERS.make(config.evaluate.solver, game=game)
-    for opponent in opponents(config, game).values():
-        if opponent is not None:
-            try:
+    try:
+        for opponent in opponents(config, game).values():
+            if opponent is not None:
                 opponent.check()
-            except Refusal as error:
-                raise reworded(error, f"evaluate.opponents: {error}") from error
+    except Refusal as error:
+        if str(error).startswith("evaluate.opponents"):
+            raise
+        raise reworded(error, f"evaluate.opponents: {error}") from error
+
+
+def _check_keys(config, game):
+    """Raise Refusal if a key of the configuration is set that means nothing in a game of this kind."""
+    plies, threshold = config.evaluate.opening_plies, config.selfplay.resign_threshold
+    if game.num_players != 2 and threshold != Selfplay().resign_threshold:
+        raise Refusal(
+            f"selfplay.resign_threshold = {threshold:g}: {kind_of(game)}, and only one of two players can resign\n"
+            f"  allowed: {Selfplay().resign_threshold:g}, the default"
+        )
+    if game.num_players == 1 and game.num_outcomes and plies not in (0, Evaluate().opening_plies):
+        raise Refusal(
+            f"evaluate.opening_plies = {plies}: {kind_of(game)}, whose games begin without random moves: chance alone "
+            f"makes them differ\n  allowed: 0; {Evaluate().opening_plies}, the default, counts as 0"
+        )
 
 
 def opponents(
@@ -96,5 +142,11 @@ def opponents(
     offered = {"game": game, "seed": (config.seed, iteration), "rank": rank, "best": best}
     return {
         parse(name).short(): OPPONENTS.make(name, settings=settings, search=config.match_search(), **offered)
-        for name in settings.opponents
+        for name in opponent_names(config, game)
     }
+
+
+def opponent_names(config: Config, game: Game) -> tuple[str, ...]:
+    """Return `evaluate.opponents`; in a game of one player the default is another one."""
+    names = tuple(config.evaluate.opponents)
+    return OPPONENTS_OF_ONE if game.num_players == 1 and names == Evaluate().opponents else names

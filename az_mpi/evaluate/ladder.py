@@ -1,4 +1,7 @@
-"""python -m az_mpi ladder RUN: play the checkpoints of a run against each other, for one Elo curve."""
+"""python -m az_mpi ladder RUN: play the checkpoints of a run against each other, for one Elo curve.
+
+In games of three or more players a network's rating is from comparisons: of the results of one network, which is alone,
+and of another one in all other seats. In games of one player every network plays the same seeds, and has scores."""
 
 import argparse
 import functools
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even
+from az_mpi.core.printing import bounds
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.evaluate.match import add_strength
 from az_mpi.mpi.frame import run_command
@@ -47,10 +51,16 @@ def _ladder(world: "World", given: argparse.Namespace) -> None:
 
     plan = world.from_root(lambda: _plan(given))
     ladder = everywhere(world, lambda: Ladder(world, given.run, plan))
-    pairs = meetings(len(plan["networks"]))
+    if ladder.game.num_players == 1:
+        for number, name in enumerate(plan["networks"], 1):
+            ladder.score(name, given.games, f"{number} of {len(plan['networks'])}")
+        pairs = []
+    else:
+        pairs = meetings(len(plan["networks"]))
     for number, (i, j) in enumerate(pairs, 1):
         ladder.meet(i, j, given.games, f"{number} of {len(pairs)}")
-    ladder.rate()
+    if pairs:
+        ladder.rate()
     if world.is_root:
         print(table(ladder.data), flush=True)
 
@@ -96,7 +106,7 @@ def _plan(given):
                 f"{escape(str(path))} has games with {key} = {data[key]}, not {settings[key]}\n"
                 "  give the same settings to continue, or --fresh to start again"
             )
-    return {"ratings": []} | data | {"networks": chosen}
+    return {"ratings": [], "scores": []} | data | {"networks": chosen}
 
 
 def _read(path):
@@ -133,14 +143,14 @@ class Ladder:
 
     def meet(self, i: int, j: int, num_games: int, where: str) -> None:
         """Play what is missing of a match between two networks, and save it. Collective."""
-        from az_mpi.evaluate.arena import play_match
         from az_mpi.mpi.agreement import everywhere
 
         first = self.names[i]
         second = self.names[j]
         row = next((row for row in self.data["pairs"] if (row["first"], row["second"]) == (first, second)), None)
-        row = row or {"first": first, "second": second, "wins": 0, "draws": 0, "losses": 0}
-        done = row["wins"] + row["draws"] + row["losses"]
+        counts = {"wins": 0, "draws": 0, "losses": 0} if self.game.num_players == 2 else {"num_games": 0, "sets": []}
+        row = row or {"first": first, "second": second, **counts}
+        done = played_in(row)
         if done >= num_games:
             return
         try:
@@ -150,18 +160,52 @@ class Ladder:
                 print(f"  match {where}: left out: {gone}", file=sys.stderr, flush=True)
             return
         seed = (self.data["seed"], int(first), int(second), done)
-        result = play_match(self.world, self.game, *players, num_games - done, self.data["opening_plies"], seed)
-        for key in ("wins", "draws", "losses"):
-            row[key] += getattr(result, key)
+        text = self._add(row, players, num_games - done, seed)
         if row not in self.data["pairs"]:
             self.data["pairs"].append(row)
         if self.world.is_root:
-            print(
-                f"  match {where}: {second} against {first}: won {row['losses']}, drew {row['draws']}, lost "
-                f"{row['wins']}",
-                file=sys.stderr,
-                flush=True,
-            )
+            print(f"  match {where}: {second} against {first}: {text}", file=sys.stderr, flush=True)
+        self._save()
+
+    def _add(self, row, players, num_games, seed):
+        """Play games and add them to the row of their match; return the row as text, as the second network sees it."""
+        from az_mpi.evaluate.arena import play_match
+
+        game, plies = self.game, self.data["opening_plies"]
+        if game.num_players == 2:
+            result = play_match(self.world, game, *players, num_games, plies, seed)
+            for key in ("wins", "draws", "losses"):
+                row[key] += getattr(result, key)
+            if game.num_outcomes:
+                row["sets"] = [*row.get("sets", []), *result.pairs]
+            return f"won {row['losses']}, drew {row['draws']}, lost {row['wins']}"
+        # Each network is alone against the other one in half of the sets.
+        for k, (alone, others) in enumerate((players, players[::-1])):
+            result = play_match(self.world, game, alone, others, max(num_games // 2, 1), plies, (*seed, k))
+            sets = result.ahead.mean(axis=1).tolist()
+            row["sets"] += [1 - ahead for ahead in sets] if k else sets
+        row["num_games"] = len(row["sets"]) * game.num_players
+        return f"ahead in {1 - sum(row['sets']) / len(row['sets']):.3f} of comparisons, {row['num_games']} games"
+
+    def score(self, name: str, num_games: int, where: str) -> None:
+        """Let a network play the seeds of a game of one player, if it has not, and save its scores. Collective."""
+        from az_mpi.evaluate.arena import SEEDS, play_match
+        from az_mpi.evaluate.rating import score_summary
+        from az_mpi.evaluate.tally import Scores
+        from az_mpi.mpi.agreement import everywhere
+
+        known = {row["name"]: row["num_games"] for row in self.data["scores"]}
+        if known.get(name, 0) >= num_games:
+            return
+        player = everywhere(self.world, lambda: self._player(name))
+        result = play_match(self.world, self.game, player, None, num_games, self.data["opening_plies"], SEEDS)
+        assert isinstance(result, Scores)
+        row = {"name": name, "iteration": int(name), **score_summary(result)}
+        kept = [one for one in self.data["scores"] if one["name"] != name]
+        self.data["scores"] = sorted([*kept, row], key=lambda one: one["iteration"])
+        self.data["score_name"] = self.game.score_name or "value"
+        if self.world.is_root:
+            print(f"  network {where}: {name}: mean {row['score_mean']:.5g}", file=sys.stderr, flush=True)
         self._save()
 
     def rate(self) -> None:
@@ -169,22 +213,27 @@ class Ladder:
         removed since are rated too, if games link them to the others. Collective."""
         import numpy as np
 
-        from az_mpi.evaluate.rating import Z_95, bradley_terry, connected
+        from az_mpi.evaluate.rating import Z_95, bradley_terry, connected, variance_of_sets
 
         pairs = [(row["first"], row["second"]) for row in self.data["pairs"]]
         first = next((name for name in self.names if any(name in pair for pair in pairs)), None)
         names = sorted(connected(pairs, first)) if first else []
         place = {name: k for k, name in enumerate(names)}
         points = np.zeros((len(names), len(names)))
+        spread = np.full(points.shape, np.nan)
         played = np.zeros(len(names), int)
         for row in self.data["pairs"]:
             if row["first"] in place:
                 i = place[row["first"]]
                 j = place[row["second"]]
-                points[i, j] += row["wins"] + row["draws"] / 2
-                points[j, i] += row["losses"] + row["draws"] / 2
-                played[[i, j]] += row["wins"] + row["draws"] + row["losses"]
-        elo, error = bradley_terry(points)
+                num = played_in(row)
+                won = row["wins"] + row["draws"] / 2 if "wins" in row else num * np.mean(row["sets"])
+                points[i, j] += won
+                points[j, i] += num - won
+                played[[i, j]] += num
+                if sets := row.get("sets"):
+                    spread[i, j] = spread[j, i] = num**2 / len(sets) * variance_of_sets(sets)
+        elo, error = bradley_terry(points, spread)
         self.data["ratings"] = [
             {
                 "name": name,
@@ -203,8 +252,15 @@ class Ladder:
         self.world.from_root(lambda: write_file(self.run / NAME, text))
 
 
+def played_in(row: dict[str, Any]) -> int:
+    """Return how many games of a match the row of a ladder has."""
+    return row["num_games"] if "num_games" in row else row["wins"] + row["draws"] + row["losses"]
+
+
 def table(data: dict[str, Any]) -> str:
-    """Return the ratings as lines of text."""
+    """Return the ratings, or the scores of games of one player, as lines of text."""
+    if data["scores"]:
+        return _scores(data)
     lines = [f"{'network':<10}{'games':>8}{'Elo':>8}   95 %"]
     for row in data["ratings"]:
         lines.append(
@@ -212,3 +268,11 @@ def table(data: dict[str, Any]) -> str:
             f"{row['elo_high']:+.0f}]"
         )
     return "\n".join([*lines, f"{data['simulations']} simulations a move; the first network has Elo 0"])
+
+
+def _scores(data):
+    lines = [f"{'network':<10}{'games':>8}{'mean':>10}{'best':>10}{'median':>10}   95 % of the mean"]
+    for row in data["scores"]:
+        numbers = "".join(f"{row[f'score_{key}']:>10.5g}" for key in ("mean", "best", "median"))
+        lines.append(f"{row['name']:<10}{row['num_games']:>8}{numbers}  {bounds(row, 'score_mean', '.5g')}")
+    return "\n".join([*lines, f"{data['simulations']} simulations a move; {data['score_name']}, on the same seeds"])

@@ -1,6 +1,9 @@
-"""python -m az_mpi match A B: play a match of runs, checkpoints, other programs and simple opponents; Elo and SPRT."""
+"""python -m az_mpi match A B: play a match of runs, checkpoints, other programs and simple opponents; Elo and SPRT.
+
+Games of one player are played by both on the same seeds; in games of three or more A sits in each seat against B."""
 
 import argparse
+import functools
 import json
 import os
 import signal
@@ -27,7 +30,9 @@ PAIRS_AT_ONCE, PAIRS_IN_TEST, PAIRS_TIMED = 64, 4, 1  # of each rank in a round;
 TELL_EVERY_S = 10.0
 ELO_MOST = 4000  # of --sprt
 STOPS = signal.SIGINT, signal.SIGTERM  # of a terminal, and of mpirun
-ABOUT = "Play a match between A and B, every opening twice, once with each colour."
+ABOUT = """\
+Play a match between A and B, every opening twice, once with each colour, with the same dice if the game has them. With
+three or more players A sits in each seat once, and B in all the others. One player: both play the same seeds alone."""
 EPILOG = """\
 A and B are each one of
   RUN               a run's folder, for its newest checkpoint; also a checkpoint or a file of weights
@@ -118,6 +123,11 @@ def _match(world: "World", given: argparse.Namespace) -> None:
     def prepare():
         sides = [read_side(text, limit, (*seed, k), world.rank, where) for k, text in enumerate((given.a, given.b))]
         game = common_game(sides, given.game)
+        if given.sprt and game.num_players != 2:
+            raise Refusal(
+                f"{PROG}: error: --sprt compares Elo, which games of two players have; {game.name} is of "
+                f"{counted(game.num_players, 'player')}\n  leave --sprt out"
+            )
         if given.games_file:
             check_suffix(given.games_file, game)
         return game, [side.name for side in sides], [side.make(game) for side in sides]
@@ -134,61 +144,86 @@ def _match(world: "World", given: argparse.Namespace) -> None:
 
 
 class Match:
-    """One match on this rank. played: what is known of its games, in order; of all ranks' once a round is over."""
+    """One match on this rank. played: what is known of its games, in order; of all ranks' once a round is over. Games
+    of one player are two lists, those of A and those of B on the same seeds; else there is one list."""
 
     def __init__(self, world: "World", game: "Game", names: list[str], given: argparse.Namespace):
         self.world = world
         self.game = game
         self.names = names
         self.given = given
-        self.played: list[Played] = []
-        self.round: list[Played] = []  # this rank's, of the round under way
+        num_lists = 2 if game.num_players == 1 else 1
+        self.played: list[list[Played]] = [[] for _ in range(num_lists)]
+        self.round: list[list[Played]] = [[] for _ in range(num_lists)]  # this rank's, of the round under way
         self.verdict = ""
         self._told = time.monotonic()
 
     def play(self, players: list[Any], seed: tuple[int, ...]) -> None:
         """Play until all games are played, or the test is decided. Collective."""
-        from az_mpi.evaluate.arena import Played, games_of, play_games
-        from az_mpi.evaluate.openings import openings
+        from az_mpi.evaluate import arena
+        from az_mpi.evaluate.dice import Dice
 
         given = self.given
         world = self.world
-        pairs = self.given.games // 2
+        sets = self._num_sets()
         at_once = PAIRS_TIMED if given.seconds else PAIRS_IN_TEST if given.sprt else PAIRS_AT_ONCE
-        starts = openings(self.game, pairs, given.opening_plies, seed)
+        starts = self._starts(sets, seed)
+        sides = [(player, None) for player in players] if len(self.played) == 2 else [(players[0], players[1])]
         done = 0
-        a, b = self.names
-        self._say(f"{self.game.name}: {a} against {b}, {counted(given.games, 'game')}, ranks: {world.size}")
-        if (different := len({state.tobytes() for state in starts.states})) < pairs:
-            self._say(
-                f"  openings repeat: there are {different} of {given.opening_plies} plies. Games between players "
-                "without chance repeat too, and the interval is too narrow; more --opening_plies fix that"
-            )
-        while done < pairs and not self.verdict:
-            num = min(at_once * world.size, pairs - done)
-            play_games(self.game, players[0], players[1], starts, games_of(world, num, done), on_game=self._ended)
-            rows = [Played(*row) for part in world.collect([list(one) for one in self.round]) for row in part]
-            self.played = sorted([*self.played, *rows])
-            self.round = []
+        while done < sets and not self.verdict:
+            num = min(at_once * world.size, sets - done)
+            mine = arena.games_of(world, num, done, self.game.num_players)
+            for kept, (ours, theirs) in zip(self.round, sides):
+                ended = functools.partial(self._ended, kept)
+                arena.play_games(self.game, ours, theirs, starts, mine, on_game=ended, dice=Dice(seed))
+            self._exchange()
             done += num
             self._judge()
             self._tell()
 
-    def _ended(self, one):
-        self.round.append(one)
+    def _num_sets(self):
+        return max(self.given.games // self.game.num_players, 1)
+
+    def _starts(self, sets, seed):
+        """Return the openings of the match, and say what is played."""
+        from az_mpi.evaluate.arena import plies_of
+        from az_mpi.evaluate.openings import openings
+
+        plies = plies_of(self.game, self.given.opening_plies)
+        starts = openings(self.game, sets, plies, seed)
+        a, b = self.names
+        num = counted(sets * self.game.num_players, "game")
+        self._say(f"{self.game.name}: {a} against {b}, {num}, ranks: {self.world.size}")
+        different = len({state.tobytes() for state in starts.states})
+        if different < sets and not self.game.num_outcomes:
+            self._say(
+                f"  openings repeat: there are {different} of {plies} plies. Games between players "
+                "without chance repeat too, and the interval is too narrow; more --opening_plies fix that"
+            )
+        return starts
+
+    def _exchange(self):
+        from az_mpi.evaluate.arena import Played
+
+        everyone = self.world.collect([[list(one) for one in kept] for kept in self.round])
+        for k, played in enumerate(self.played):
+            self.played[k] = sorted([*played, *(Played(*row) for part in everyone for row in part[k])])
+            self.round[k] = []
+
+    def _ended(self, kept, one):
+        kept.append(one)
         if time.monotonic() > self._told + TELL_EVERY_S:
             self._tell()
 
     def _tell(self):
-        import numpy as np
+        from az_mpi.evaluate.match_text import so_far
 
         self._told = time.monotonic()
-        signs = [int(np.sign(one.result)) for one in (*self.played, *self.round)]
-        others = " (of the current round, only root's games)" if self.round and self.world.size > 1 else ""
-        self._say(
-            f"  {len(signs)} of {self.given.games} games: {self.names[0]} won {signs.count(1)}, drew "
-            f"{signs.count(0)}, lost {signs.count(-1)}{others}"
-        )
+        under_way = any(self.round)
+        others = " (of the current round, only root's games)" if under_way and self.world.size > 1 else ""
+        known = [[*played, *kept] for played, kept in zip(self.played, self.round)]
+        games = self._num_sets() * self.game.num_players
+        self._say(f"  {so_far(known, games, self.names)}{others}")
 
     def _say(self, text):
         if self.world.is_root:
@@ -206,7 +241,7 @@ class Match:
 
         from az_mpi.evaluate.rating import log_likelihood_ratio
 
-        signs = {one.game_index: int(np.sign(one.result)) for one in self.played}
+        signs = {one.game_index: int(np.sign(one.result)) for one in self.played[0]}
         pairs = [0] * 5
         for index in range(0, self.given.games, 2):
             if index in signs and index + 1 in signs:
@@ -214,9 +249,9 @@ class Match:
         return log_likelihood_ratio(pairs, *self.given.sprt)
 
     def result(self) -> dict[str, Any]:
-        """Return what is known of the match as a JSON-able dict: `rating.summary` of the games of A, and more."""
-        from az_mpi.evaluate.arena import MatchResult, count
-        from az_mpi.evaluate.rating import SPRT_BOUND, summary
+        """Return what is known of the match as a JSON-able dict: `rating.summary` of the games of A, of one player
+        `rating.score_summary` of A and `rating.versus` of B; and more."""
+        from az_mpi.evaluate.rating import SPRT_BOUND
 
         found: dict[str, Any] = {
             "game": self.game.name,
@@ -224,9 +259,8 @@ class Match:
             "b": self.names[1],
             "num_games_asked": self.given.games,
         }
-        if self.played:
-            found |= summary(MatchResult(*map(tuple, count(self.played).tolist())))
-        found["num_forfeits"] = sum(bool(one.note) for one in self.played)
+        found |= self._counted()
+        found["num_forfeits"] = sum(bool(one.note) for played in self.played for one in played)
         if self.given.sprt:
             found["sprt"] = {
                 "elo0": self.given.sprt[0],
@@ -237,6 +271,20 @@ class Match:
             }
         return found
 
+    def _counted(self):
+        """Return the results of the games; {} before the first set of them has ended."""
+        from az_mpi.evaluate.rating import score_summary, summary, versus
+        from az_mpi.evaluate.tally import tally
+
+        if len(self.played) == 1:
+            result = tally(self.game, self.played[0])
+            return summary(result) if result.num_games else {}
+        both = set.intersection(*({one.game_index for one in played} for played in self.played))
+        if not both:
+            return {}
+        ours, theirs = (tally(self.game, [one for one in played if one.game_index in both]) for played in self.played)
+        return {"score_name": self.game.score_name or "value"} | score_summary(ours) | {"other": versus(ours, theirs)}
+
     def show(self) -> None:
         """Print the result, and save the games; root alone does."""
         if self.world.is_root:
@@ -244,6 +292,8 @@ class Match:
             self._save()
 
     def _text(self):
+        from az_mpi.evaluate.match_text import table
+
         return json.dumps(self.result()) if self.given.json else table(self.result())
 
     def _save(self):
@@ -251,11 +301,15 @@ class Match:
             return
         from az_mpi.records.game_records import GameRecord, write
 
+        several = self.game.num_players != 2
         records = []
-        for one in self.played:
-            is_second = one.game_index % 2  # A began the even ones
-            names = (self.names[1], self.names[0]) if is_second else (self.names[0], self.names[1])
-            records.append(GameRecord(one.moves, -one.result if is_second else one.result, names, one.note))
+        for k, played in enumerate(self.played):
+            for one in played:
+                seat = one.game_index % self.game.num_players  # of A, or of B where both play alone
+                names = tuple(self.names[k if player == seat else 1] for player in range(self.game.num_players))
+                score = one.score if self.game.num_players == 1 and self.game.score_name else None
+                results = one.results if several else ()
+                records.append(GameRecord(one.moves, one.results[0], names, one.note, results=results, score=score))
         write(self.given.games_file, self.game, records)
 
     def interrupt(self, *_: object) -> None:
@@ -264,8 +318,8 @@ class Match:
 
         for number in STOPS:
             signal.signal(number, signal.SIG_IGN)
-        self.played = sorted([*self.played, *self.round])
-        self.round = []
+        self.played = [sorted([*played, *kept]) for played, kept in zip(self.played, self.round)]
+        self.round = [[] for _ in self.played]
         if self.world.is_root and "OMPI_COMM_WORLD_RANK" in os.environ:
             # mpirun passes on no output any more, and kills this process within a quarter of a second.
             about = "interrupted; of the round under way only the games of root are known"
@@ -275,38 +329,3 @@ class Match:
             self._say("interrupted")
             self.show()
         os._exit(INTERRUPTED)
-
-
-def table(result: dict[str, Any]) -> str:
-    """Return the result of a match as lines of text."""
-    if not result.get("num_games"):
-        return f"{result['a']} against {result['b']}: no game has ended"
-    rows: list[tuple[str, ...]] = [("", "won", "drawn", "lost", "score")]
-    for what, counts in (
-        ("all games", [result["wins"], result["draws"], result["losses"]]),
-        ("A begins", result["as_first"]),
-        ("B begins", result["as_second"]),
-    ):
-        score = (counts[0] + counts[1] / 2) / max(sum(counts), 1)
-        rows.append((what, *map(str, counts), f"{score:.3f}" if sum(counts) else "-"))
-    lines = [f"{row[0]:<10}" + "".join(f"{cell:>8}" for cell in row[1:]) for row in rows]
-    infinite = {"elo": "-inf" if result["score"] < 0.5 else "+inf", "elo_low": "-inf", "elo_high": "+inf"}
-    elo, low, high = (word if result[key] is None else f"{result[key]:+.0f}" for key, word in infinite.items())
-    lines.append(
-        f"score {result['score']:.3f} [{result['score_low']:.3f}, {result['score_high']:.3f}], "
-        f"Elo {elo} [{low}, {high}] (95 %)"
-    )
-    if result["num_forfeits"]:
-        lines.append(f"games lost or resigned before their end: {result['num_forfeits']}")
-    if sprt := result.get("sprt"):
-        low = f"{sprt['elo0']:g}"
-        high = f"{sprt['elo1']:g}"
-        known = {
-            "H0": f"the difference is closer to {low} Elo than to {high} (H0)",
-            "H1": f"the difference is closer to {high} Elo than to {low} (H1)",
-        }
-        lines.append(
-            f"SPRT: {known.get(sprt['accepted'], 'not decided')}; log-likelihood ratio "
-            f"{sprt['log_likelihood_ratio']:.2f}, decided at -{sprt['bound']:.2f} or {sprt['bound']:.2f}"
-        )
-    return "\n".join([f"A {result['a']}", f"B {result['b']}", *lines])

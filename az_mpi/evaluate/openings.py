@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from az_mpi.games import chance
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions
 
@@ -28,10 +29,11 @@ class Openings(NamedTuple):
 
 
 def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> Openings:
-    """Return `num` openings of `plies` uniformly random moves, all of positions in play.
+    """Return `num` openings of `plies` uniformly random moves, all of positions in play where a player is to move.
 
-    If there are fewer than `num` different positions, they repeat in the same order. If no game lasts that long, the
-    openings are as long as possible. seed: as for numpy's generators.
+    Chance moves on the way, and those that come next, are drawn too and do not count as plies. If there are fewer than
+    `num` different positions, they repeat in the same order. If no game lasts that long, the openings are as long as
+    possible. seed: as for numpy's generators.
     """
     rng = np.random.default_rng(seed)
     plies = min(plies, game.max_plies)
@@ -60,7 +62,7 @@ def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_lega
             if wanted[depths[i]] and (key := reached[i].tobytes()) not in seen:
                 seen.add(key)
                 states.append(reached[i])
-                moves.append(actions[i, : depths[i]].tolist())
+                moves.append(actions[i])
                 wanted[depths[i]] -= 1
                 idle = 0
         missing = np.repeat(np.arange(len(wanted)), wanted)
@@ -68,16 +70,24 @@ def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_lega
 
 
 def _play_out(game, depths, rng):
-    """Play n random games for depths [n] moves; return (states [m, S], depths [m], actions [m, most depth]) of those
-    that have not ended."""
+    """Play n random games for depths [n] moves of players; return (states [m, S], depths [m], the actions of each, m
+    lists) of those that have not ended."""
     states = game.initial(len(depths))
-    played = np.zeros((len(depths), int(depths.max())), np.int64)
-    for ply in range(played.shape[1]):
-        going = np.flatnonzero(depths > ply)
+    rows = np.arange(len(depths))
+    played = [[] for _ in rows]
+
+    def note(at, actions):
+        for row, action in zip(rows[at].tolist(), actions.tolist()):
+            played[row].append(action)
+
+    last = int(depths.max())
+    for ply in range(last + 1):
+        if game.num_outcomes:
+            states = chance.resolve(game, states, lambda at: rng.random(len(at)), note)
+        in_play = ~game.terminal(states)[0]
+        states, rows = states[in_play], rows[in_play]
+        going = np.flatnonzero(depths[rows] > ply)
         actions = random_actions(game.legal(states[going]), rng.random(len(going)))
-        states[going], played[going, ply] = game.play(states[going], actions), actions
-        going = ~game.terminal(states)[0]
-        states = states[going]
-        depths = depths[going]
-        played = played[going]
-    return states, depths, played
+        note(going, actions)
+        states[going] = game.play(states[going], actions)
+    return states, depths[rows], [played[row] for row in rows]

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.config import schema
+from az_mpi.core.players import of_players
+from az_mpi.games import chance
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions
 from az_mpi.network.evaluators import Evaluator, RolloutEvaluator
@@ -107,9 +109,45 @@ class RandomPlayer(Opponent):
     seed: tuple[int, ...]
 
     def choose(self, seat: Seat, slots: np.ndarray) -> np.ndarray:
+        return random_actions(seat.game.legal(seat.states[slots]), self.draws(seat, slots))
+
+    def draws(self, seat: Seat, slots: np.ndarray) -> np.ndarray:
+        """Return the random numbers in [0, 1) of the next moves in the games `slots` of a seat, float64 [k]."""
         keys = ([*self.seed, int(seat.indices[slot]), len(seat.moves[slot])] for slot in slots)
-        draws = np.array([np.random.default_rng(key).random() for key in keys])
-        return random_actions(seat.game.legal(seat.states[slots]), draws)
+        return np.array([np.random.default_rng(key).random() for key in keys])
+
+
+class GreedyPlayer(RandomPlayer):
+    """Plays the move after which the player that makes it has the best result by the rules alone, the mean over the
+    outcomes of chance moves that follow; of equals a random one. What it has is its score in a game of one player that
+    has scores; else its result, and 0 in a game of several players that is not over."""
+
+    def choose(self, seat: Seat, slots: np.ndarray) -> np.ndarray:
+        game, states = seat.game, seat.states[slots]
+        legal = game.legal(states)
+        rows, actions = np.nonzero(legal)
+        values = np.full(legal.shape, -np.inf)
+        values[rows, actions] = _gains(game, game.play(states[rows], actions), game.to_play(states)[rows])
+        best = values >= values.max(axis=1, keepdims=True) - 1e-6
+        return random_actions(best & legal, self.draws(seat, slots))
+
+
+def _gains(game, states, mover):
+    """Return what the players `mover`, int [n], have in these states, [n, S]; see `GreedyPlayer`. float64 [n]."""
+    ended, value = game.terminal(states)
+    if game.num_players == 1:
+        scores = game.score(states)
+        gains = np.array(value if scores is None else scores, np.float64)
+    else:
+        results = of_players(game.num_players, value, game.to_play(states))
+        gains = np.where(ended, results[np.arange(len(states)), mover], 0.0).astype(np.float64)
+    drawn = np.flatnonzero(chance.due(game, states) & ~ended)
+    if len(drawn):
+        chances = game.chances(states[drawn])
+        rows, outcomes = np.nonzero(chances)
+        after = _gains(game, game.play(states[drawn[rows]], outcomes), mover[drawn[rows]])
+        gains[drawn] = np.bincount(rows, chances[rows, outcomes] * after, len(drawn))
+    return gains
 
 
 def best_so_far(best: Evaluator | None, search: schema.Search) -> SearchPlayer | None:
@@ -120,6 +158,11 @@ def best_so_far(best: Evaluator | None, search: schema.Search) -> SearchPlayer |
 def random_moves(seed: tuple[int, ...]) -> RandomPlayer:
     """Return a player of random moves."""
     return RandomPlayer((*seed, 1))
+
+
+def greedy_moves(seed: tuple[int, ...]) -> GreedyPlayer:
+    """Return a player of the moves that are best by the rules alone."""
+    return GreedyPlayer((*seed, 4))
 
 
 def rollout(game: Game, seed: tuple[int, ...], rank: int, settings: schema.Evaluate) -> SearchPlayer:

@@ -1,6 +1,7 @@
-"""The score of a match, its 95 % interval, and the difference in Elo.
+"""The score of a match with its 95 % interval, the difference in Elo, and scores of games of one player.
 
-A draw counts as half a win: score = (wins + draws / 2) / games.
+Of two players a draw counts as half a win: score = (wins + draws / 2) / games. Of more it is the share of the points,
+see `tally.share_of`.
 """
 
 import math
@@ -9,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.evaluate.arena import MatchResult
+from az_mpi.evaluate.tally import MatchResult, Scores, Shares
 
 Z_95 = 1.959963984540054  # the standard normal distribution lies within +- this with probability 0.95
 
@@ -27,21 +28,112 @@ def score_interval(score: float, num_games: int) -> tuple[float, float]:
     return 0.0 if score == 0 else middle - half, 1.0 if score == 1 else middle + half
 
 
+def interval_of_sets(sets: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of the true mean score, from the scores of n independent sets of games, in [0, 1].
+
+    The games of a set, which have the same dice, are not independent of each other; sets are. Two sets are added, one
+    that scored 0 and one that scored 1, so that the interval is of use with few sets too, and with sets that are all
+    alike: what Agresti and Coull (1998, "Approximate is better than exact") propose for proportions."""
+    num = len(sets) + 2
+    mean = (sum(sets) + 1) / num
+    half = Z_95 * math.sqrt(variance_of_sets(sets) / num)
+    return max(0.0, mean - half), min(1.0, mean + half)
+
+
+def variance_of_sets(sets: Sequence[float]) -> float:
+    """Return the variance of the scores of sets, with the two sets that `interval_of_sets` adds."""
+    return float(np.var([*sets, 0.0, 1.0]))
+
+
+def interval_of_mean(mean: float, deviation: float, num: int) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of the true mean of a number without bounds: Student's t. deviation: of the `num`
+    numbers, with num - 1 in its denominator. (None, None) for a single number.
+
+    The quantile of t is from its expansion around the normal one (Abramowitz and Stegun, 26.7.5); the interval is 2 %
+    too narrow with 4 numbers."""
+    if num < 2:
+        return None, None
+    z, v = Z_95, num - 1
+    t = z + (z**3 + z) / (4 * v) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+    t += (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    half = t * deviation / math.sqrt(num)
+    return mean - half, mean + half
+
+
 def elo(score: float) -> float | None:
     """Return the difference in Elo for a score s, 400 log10(s / (1 - s)); None for 0 and 1, where it is infinite (JSON
     has no infinity). Bradley and Terry (1952), on Elo's scale: 400 points are odds of ten to one."""
     return 400 * math.log10(score / (1 - score)) if 0 < score < 1 else None
 
 
-def summary(result: MatchResult) -> dict[str, Any]:
-    """Return a `MatchResult` with its score and Elo as a dict of plain numbers; an infinite Elo is None."""
+def summary(result: MatchResult | Shares) -> dict[str, Any]:
+    """Return the result of a match with its score as a dict of plain numbers. Of two players it has the Elo too; an
+    infinite Elo is None. Where the games come in sets with the same dice, "sets" has the score of each."""
+    return _of_two(result) if isinstance(result, MatchResult) else _of_several(result)
+
+
+def _of_two(result):
     n = result.num_games
     found = {name: getattr(result, name) for name in ("wins", "draws", "losses", "num_games")}
     found |= {"as_first": list(result.as_first), "as_second": list(result.as_second)}
     for name, share in (("win_rate", result.wins / n), ("score", (result.wins + result.draws / 2) / n)):
         low, high = score_interval(share, n)
         found |= {name: share, f"{name}_low": low, f"{name}_high": high}
+    if result.pairs:
+        found |= _of_sets(result.pairs, result.results)
     return found | {f"elo{end}": elo(found[f"score{end}"]) for end in ("", "_low", "_high")}
+
+
+def _of_several(result):
+    num_sets, num_players = result.share.shape
+    sets, results = result.share.mean(axis=1).tolist(), result.result.mean(axis=1).tolist()
+    return {
+        "num_games": result.num_games,
+        "num_players": num_players,
+        "score": float(np.mean(sets)),
+        "score_by_seat": result.share.mean(axis=0).tolist(),
+        "wins": int((result.ahead == 1).sum()),
+        **_of_sets(sets, results),
+    }
+
+
+def _of_sets(sets, results):
+    """Return what is known of sets of games by their scores and mean results."""
+    low, high = interval_of_sets(sets)
+    result_low, result_high = (2 * end - 1 for end in interval_of_sets([(1 + result) / 2 for result in results]))
+    found = {"score_low": low, "score_high": high, "sets": list(sets), "mean_result": float(np.mean(results))}
+    return found | {"mean_result_low": result_low, "mean_result_high": result_high}
+
+
+QUANTILES = {"q10": 0.1, "median": 0.5, "q90": 0.9}
+
+
+def score_summary(result: Scores) -> dict[str, Any]:
+    """Return the scores of one player as a dict of plain numbers: their mean with its 95 % interval, the best, the
+    worst and quantiles, and "scores", the score of each game."""
+    scores = result.scores
+    mean = float(scores.mean())
+    low, high = interval_of_mean(mean, float(scores.std(ddof=1)) if len(scores) > 1 else 0.0, len(scores))
+    found = {"num_games": len(scores), "score_mean": mean, "score_mean_low": low, "score_mean_high": high}
+    found |= {"score_best": float(scores.max()), "score_worst": float(scores.min())}
+    found |= {f"score_{name}": float(np.quantile(scores, share)) for name, share in QUANTILES.items()}
+    return found | {"scores": scores.tolist()}
+
+
+def versus(ours: Scores, theirs: Scores) -> dict[str, Any]:
+    """Return the `score_summary` of `theirs`, and how much more `ours` has: the mean difference of games with the same
+    seed with its 95 % interval, and how many of them are better, the same and worse."""
+    differences = ours.scores - theirs.scores
+    return score_summary(theirs) | difference(differences.tolist())
+
+
+def difference(differences: Sequence[float]) -> dict[str, Any]:
+    """Return what is known of differences between the scores of games with the same seed, as plain numbers."""
+    values = np.asarray(differences, float)
+    mean = float(values.mean())
+    low, high = interval_of_mean(mean, float(values.std(ddof=1)) if len(values) > 1 else 0.0, len(values))
+    counts = {"better": (values > 0).sum(), "same": (values == 0).sum(), "worse": (values < 0).sum()}
+    return {"difference": mean, "difference_low": low, "difference_high": high} | {k: int(n) for k, n in counts.items()}
 
 
 ERROR_RATE = 0.05  # of either kind in a sequential test
@@ -88,12 +180,15 @@ def connected(pairs: Sequence[tuple[str, str]], first: str) -> set[str]:
     return found
 
 
-def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def bradley_terry(points: np.ndarray, spread: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Return (Elo float64 [n], its standard error float64 [n]) of n players; the first one has 0, without error.
 
     points: float64 [n, n], what player i scored against j, a draw as 0.5 for both. All players must be linked by
     matches. Each match counts one drawn game more than was played, so that no rating is infinite. The maximum of the
     likelihood by Newton's method (Bradley and Terry 1952); the errors are from its curvature there.
+
+    spread: float64 [n, n], the variance of what i scored against j, where it is known because their games come in sets
+    that are not independent; nan elsewhere. The errors are then those of a "sandwich" (Huber 1967).
     """
     points = points + ((points + points.T) > 0) * 0.5
     games = points + points.T
@@ -106,6 +201,9 @@ def bradley_terry(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         strength[1:] += np.clip(step, -1, 1)
         if np.abs(step).max(initial=0) < 1e-9:
             break
-    errors = np.sqrt(np.concatenate([[0], np.diag(np.linalg.inv(curvature[1:, 1:]))]))
+    inverse = np.linalg.inv(curvature[1:, 1:])
+    varied = weights if spread is None else np.where(np.isnan(spread), weights, spread)
+    scatter = np.diag(varied.sum(axis=1)) - varied
+    errors = np.sqrt(np.concatenate([[0], np.diag(inverse @ scatter[1:, 1:] @ inverse)]))
     scale = 400 / math.log(10)
     return scale * strength, scale * errors

@@ -1,8 +1,10 @@
 """Exact values to compare a player with: of all positions of a small game, and of Connect Four by the package BitBully.
 
-Shapes: P positions, S numbers a state, A actions. All values are -1, 0 or 1 for the player to move.
+Shapes: P positions, S numbers a state, A actions. Values are for the player to move, in [-1, 1]; with chance moves they
+are expectations.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
@@ -14,10 +16,11 @@ from az_mpi.core.registry import SOLVERS
 from az_mpi.evaluate.arena import OnProgress, silent
 from az_mpi.evaluate.openings import distinct
 from az_mpi.games import connect4
-from az_mpi.games.base import Game
+from az_mpi.games.base import CHANCE, Game, kind_of
 
 # The positions are the same in every run, so that different runs can be compared.
 POSITIONS_SEED = 0
+ROUNDING = 1e-5  # values that differ by less count as the same
 # Before ply 4 there are few positions; after ply 30 hardly any move loses value.
 CONNECT4_PLIES = 4, 30
 # The results of `Solver.share`. A job asks for one share, and for another one each time it has lost a rank.
@@ -39,8 +42,8 @@ class Solved:
 
     @property
     def keeps(self) -> np.ndarray:
-        """Whether a move is legal and keeps the position's value, bool [P, A]."""
-        return self.action_values == self.values[:, None]
+        """Whether a move is legal and keeps the position's value, up to rounding, bool [P, A]."""
+        return self.action_values >= self.values[:, None] - ROUNDING
 
     def part(self, rank: int, size: int) -> "Solved":
         """Return every `size`-th position, from number `rank` on."""
@@ -63,6 +66,12 @@ class Solver:
         from number `rank` on. Call on_progress at least every few seconds."""
         raise NotImplementedError
 
+    def optimum(self, states: np.ndarray) -> np.ndarray | None:
+        """Return the best score that can be reached from each of these positions of a game of one player, [n, S], in
+        the unit of `Game.score` (its mean, where chance moves follow; the value in a game without scores), float [n].
+        By default None: the solver does not know. Called on every rank, with the same positions."""
+        return None
+
     def share(self, num_positions: int, rank: int, size: int, on_progress: OnProgress = silent) -> Solved:
         """Return the result of `solve`, which is kept."""
         key = type(self), self.game.name, num_positions, rank, size
@@ -77,10 +86,24 @@ def of_game(game: Game) -> Solver | None:
 
 
 class Enumeration(Solver):
-    """Solves all reachable positions in play of a small game; `num_positions` is ignored."""
+    """Solves all reachable positions in play of a small game of one or two players; `num_positions` is ignored. Raises
+    Refusal for more players."""
+
+    def __init__(self, game: Game):
+        super().__init__(game)
+        if game.num_players > 2:
+            raise Refusal(
+                f'evaluate.solver: "enumerate" solves games of one or two players; {kind_of(game)}\n'
+                "  let evaluate.solver_positions be 0, or name a solver of your own"
+            )
 
     def solve(self, num_positions: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
         return enumerate_all(self.game).part(rank, size)
+
+    def optimum(self, states: np.ndarray) -> np.ndarray | None:
+        solved = enumerate_all(self.game, states, self.game.score)
+        known = {state.tobytes(): value for state, value in zip(solved.states, solved.values)}
+        return np.array([known[state.tobytes()] for state in states])
 
 
 class BitBully(Solver):
@@ -109,39 +132,65 @@ def positions(game: Game, n: int, seed: int, first_ply: int, last_ply: int) -> n
     return distinct(game, plies, rng, least_legal=2).states
 
 
-def enumerate_all(game: Game, roots: np.ndarray | None = None) -> Solved:
+def enumerate_all(
+    game: Game, roots: np.ndarray | None = None, score: Callable[[np.ndarray], np.ndarray | None] = lambda states: None
+) -> Solved:
     """Solve all reachable positions in play by retrograde analysis: feasible up to some 10^6 positions.
 
     roots: where to begin, [n, S]; by default the start of the game. A position that is reachable after different
-    numbers of moves is solved for each of them but listed once.
+    numbers of moves is solved for each of them but listed once, as the fewest moves reach it. score(states): in a game
+    of one player what its ends count, in place of their values; None: their values do.
     """
     layers = []
-    states = game.initial(1) if roots is None else roots
+    states = game.initial(1) if roots is None else np.unique(roots, axis=0)
     while len(states):
-        ended, value = game.terminal_at(states, len(layers))
-        legal = game.legal(states) & ~ended[:, None]
-        rows, actions = np.nonzero(legal)
-        children, child = np.unique(game.play(states[rows], actions), axis=0, return_inverse=True)
-        layers.append((states, ended, value, legal, rows, actions, child.reshape(-1)))
-        states = children
+        layers.append(_Layer(game, states, len(layers)))
+        states = layers[-1].children
     solved = []
     below = np.empty(0)
-    below_player = np.empty(0)
-    for states, ended, value, legal, rows, actions, child in reversed(layers):
-        player = game.to_play(states)
-        action_values = np.full(legal.shape, np.nan, np.float32)
-        if len(rows):
-            same = below_player[child] == player[rows]
-            action_values[rows, actions] = np.where(same, below[child], 0 - below[child])
-        solved.append(Solved(states[~ended], legal[~ended], action_values[~ended]))
-        below = value.copy()
-        below_player = player
-        below[~ended] = solved[-1].values
+    for layer in reversed(layers):
+        below, found = layer.solve(below, score(layer.states))
+        solved.append(found)
     states, legal, action_values = (
         np.concatenate([getattr(s, k) for s in reversed(solved)]) for k in ("states", "legal", "action_values")
     )
     _, first = np.unique(states, axis=0, return_index=True)
     return Solved(states[first], legal[first], action_values[first])
+
+
+class _Layer:
+    """The positions that can be reached after the same number of moves, and the moves from them."""
+
+    def __init__(self, game: Game, states: np.ndarray, ply: int):
+        self.states = states
+        self.ended, self.value = game.terminal_at(states, ply)
+        self.player = game.to_play(states)
+        self.drawn = (self.player == CHANCE) & ~self.ended
+        self.legal = np.zeros((len(states), game.num_actions), np.bool_)
+        self.weights = np.zeros((len(states), max(game.num_actions, game.num_outcomes)))  # of the moves
+        mine = ~self.ended & ~self.drawn
+        self.legal[mine] = game.legal(states[mine])
+        self.weights[mine, : game.num_actions] = self.legal[mine]
+        if self.drawn.any():
+            self.weights[self.drawn, : game.num_outcomes] = game.chances(states[self.drawn])
+        self.rows, self.moves = np.nonzero(self.weights)
+        after = game.play(states[self.rows], self.moves)
+        self.children, child = np.unique(after, axis=0, return_inverse=True)
+        self.child = child.reshape(-1)
+
+    def solve(self, below: np.ndarray, scores: np.ndarray | None) -> tuple[np.ndarray, Solved]:
+        """Return (the values of the positions for player 0, float64 [n]; those in which a player is to move, solved).
+        below: the values of the next layer. scores: of the positions, in place of the values of those that ended."""
+        sign = np.where(self.player == 1, -1.0, 1.0)
+        found = sign * self.value if scores is None else np.array(scores, float)
+        moved = np.full(self.weights.shape, np.nan)
+        moved[self.rows, self.moves] = below[self.child]
+        drawn, mine = self.drawn, ~self.ended & ~self.drawn
+        found[drawn] = np.nansum(moved[drawn] * self.weights[drawn], axis=1)
+        action_values = (sign[mine, None] * moved[mine][:, : self.legal.shape[1]]).astype(np.float32) + np.float32(0)
+        solved = Solved(self.states[mine], self.legal[mine], action_values)
+        found[mine] = sign[mine] * solved.values
+        return found, solved
 
 
 def solve_connect4(game: Game, states: np.ndarray, on_progress: OnProgress = silent) -> Solved:

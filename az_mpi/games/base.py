@@ -1,6 +1,6 @@
 """What every game provides: rules over batches of states, with no state of their own.
 
-Shapes: B batch, S numbers a state, A actions, C planes, H rows, W columns, K symmetries.
+Shapes: B batch, S numbers a state, A actions, C planes, H rows, W columns, K symmetries, P players, O outcomes.
 A state is one row of a fixed-size array, so it can be stored in a tree node, a message or a file.
 """
 
@@ -12,17 +12,21 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME, mix
+from az_mpi.core.players import CHANCE as CHANCE
+from az_mpi.core.players import of_players
 from az_mpi.games.board_data import Board
 from az_mpi.games.symmetry import turn_cells
 
 ACTIONS_MAX = 2**15 - 1  # a search keeps them as int16
+PLAYERS_MAX = 16
 DTYPES = {"state_dtype", "planes_dtype"}
 NOT_DESCRIBED = "not described"
 OWN_AND_OTHER = "stones of the player to move", "stones of the other player"  # what two planes often show
 
 
 class Game(ABC):
-    """Rules of a two-player zero-sum game with perfect information. Values are for the player to move, in [-1, 1]."""
+    """Rules of a game with perfect information: of one player, of two whose results add up to 0, or of several, with or
+    without moves that are drawn by lot. Values are in [-1, 1]."""
 
     name: str  # with its arguments, as a configuration writes it; rules that differ must differ in it
     num_actions: int
@@ -30,7 +34,10 @@ class Game(ABC):
     planes_dtype: np.dtype = np.dtype(np.uint8)  # or float32
     state_size: int  # S
     state_dtype: np.dtype
-    max_plies: int  # no game is longer
+    max_plies: int  # no game is longer; chance moves count
+    num_players = 2  # P, 1 to PLAYERS_MAX
+    num_outcomes = 0  # O, of a chance move at most; 0: the game has none
+    score_name = ""  # what `score` counts, such as "points"; "": the game has no score
     # Where actions belong to cells: action cell * action_kinds + kind is one of a cell, counted row by row as the
     # planes show the board, and the actions after the last cell's, such as a pass, are of none. 0: they do not.
     action_kinds = 0
@@ -65,29 +72,48 @@ class Game(ABC):
 
     @abstractmethod
     def play(self, states: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Return the states after one legal action in each, state_dtype [B, S]. `states` stays as it is."""
+        """Return the states after one legal action in each, or one outcome where it is chance's move, state_dtype
+        [B, S]. `states` stays as it is."""
 
     @abstractmethod
     def legal(self, states: np.ndarray) -> np.ndarray:
-        """Return which actions may be played, bool [B, A]; at least one in every state that is not terminal."""
+        """Return which actions may be played, bool [B, A]; at least one in every state that is not terminal and where
+        a player is to move."""
 
     @abstractmethod
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return (ended bool [B], value float32 [B] for the player to move; 0 where the game is not over)."""
+        """Return (ended bool [B], value float32). With one or two players, value [B] is for the player to move; with
+        more, value [B, P] has the result of each player, player 0 first. It is 0 where the game is not over. In a game
+        of one player it may be there what a game counts that a limit of its length ends."""
 
     def terminal_at(self, states: np.ndarray, plies: np.ndarray | int) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `terminal` does, except that a game whose rules let it reach `max_plies` is a draw there.
-        plies: int [B], the moves from the start of the game to each state."""
+        """Return what `terminal` does, except that a game whose rules let it reach `max_plies` ends there, with the
+        value that it has. plies: int [B], the moves from the start of the game to each state."""
         ended, value = self.terminal(states)
         return ended | (np.asarray(plies) >= self.max_plies), value
 
     @abstractmethod
     def to_play(self, states: np.ndarray) -> np.ndarray:
-        """Return who is to move, int8 [B]: 0 for the player who began, else 1."""
+        """Return who is to move, int8 [B]: 0 for the player who makes the first move that is not chance's, then 1 to
+        P - 1; CHANCE where a move is drawn by lot. In a terminal state it is a player."""
 
     @abstractmethod
     def planes(self, states: np.ndarray) -> np.ndarray:
         """Return the network's input as the player to move sees it, planes_dtype [B, C, H, W]."""
+
+    def chances(self, states: np.ndarray) -> np.ndarray:
+        """Return the probability of each outcome in states where it is chance's move, float32 [B, O]. Outcomes are
+        played as actions are. By default the game has none: ValueError."""
+        raise ValueError(f"{self.name} has no chance moves")
+
+    def score(self, states: np.ndarray) -> np.ndarray | None:
+        """Return the result so far in the game's own unit, for reports, float32 [B]: the larger, the better, in the
+        order of the values of `terminal`. For games of one player. By default None: there is none."""
+        return None
+
+    def outcome_to_text(self, state: np.ndarray, outcome: int) -> str:
+        """Return an outcome of chance's move in a state, [S], as one word. By default its number."""
+        return str(int(outcome))
 
     def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
         """Write the planes of each state, turned by the symmetry of this number, into `out`, planes_dtype [B, C, H, W].
@@ -178,6 +204,18 @@ class Game(ABC):
         return _smallest_keys(bits.reshape(*bits.shape[:2], -1), self.symmetry_cells)
 
 
+def kind_of(game: Game) -> str:
+    """Return for messages what kind of game it is: "2048 is a game of one player with chance moves"."""
+    players = {1: "one player", 2: "two players"}.get(game.num_players, f"{game.num_players} players")
+    return f"{game.name} is a game of {players}" + (" with chance moves" if game.num_outcomes else "")
+
+
+def results(game: Game, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (ended bool [B], the result of each player, float32 [B, P]), from `terminal` and `to_play`."""
+    ended, value = game.terminal(states)
+    return ended, of_players(game.num_players, value, game.to_play(states))
+
+
 def described_planes(game: Game) -> tuple[list[str], str]:
     """Return `Game.describe_planes`, with "not described" for what is missing. A class that makes other planes than the
     class that it is derived from has to describe them itself."""
@@ -223,7 +261,8 @@ def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Boa
     if old is None:
         return board
     mover = int(game.to_play(before[None])[0])
-    return board._replace(last=tuple(board.filled_since(old)), left=tuple(board.left_since(old, mover)))
+    left = board.left_since(old, mover) if mover != CHANCE else []
+    return board._replace(last=tuple(board.filled_since(old)), left=tuple(left))
 
 
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NOBODY, NO_CELL = 2, -2  # in `Board.players`
-MARKS = "XO# ."  # of `Board.players` in a text, by their numbers
+NO_CELL, NOBODY = -2, -3  # in `Board.players`
+MARKS = "XOABCDEFGHIJKLMN# ."  # of `Board.players` in a text, by their numbers, of which the last ones are negative
 NO_FIGURES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -15,14 +15,15 @@ class Board(NamedTuple):
     """A position as data: H rows from the top by W columns from the left. All drawings are made from it: those in text
     here, those in pages by `report.board` and play/web_client.html.
 
-    players: int8 [H, W], the owner of the piece on each cell: 0 the player who began, 1 the other one, -1 no piece;
-    `NOBODY`: a piece of neither, which needs a symbol; `NO_CELL`: the board has no cell there.
+    players: int8 [H, W], the owner of the piece on each cell: 0 the player who began, then 1 and so on, -1 no piece;
+    `NOBODY`: a piece of no player, which needs a symbol; `NO_CELL`: the board has no cell there.
     symbols: H rows of W short texts, or of W characters: the kinds of the pieces, as in chess, " " for a plain one; ()
     where the pieces are all alike.
     shape: of the cells: "square", or "hex", where each row begins half a cell further to the right than the one above.
     columns, rows: W and H labels, which together name a cell ("b3"); () for none.
     edges: whose the top and bottom edges are, and whose the left and right ones, as in Hex; () nobody's.
     won: the cells, (row, column), of the line or chain that has won the game.
+    strokes: lines over the board, each from the middle of one cell to that of another: (row, column, row, column).
     figures: {symbol: how the piece is drawn, as the data of an SVG path in a cell from -50 to 50}; a piece without one
     is a disc with its symbol. A board with figures has cells of two colours.
     light: the player whose pieces are light: 1, or 0 as in chess, where White begins.
@@ -43,10 +44,12 @@ class Board(NamedTuple):
     beside: str = ""
     last: tuple[tuple[int, int], ...] = ()
     left: tuple[tuple[int, int], ...] = ()
+    strokes: tuple[tuple[int, int, int, int], ...] = ()
 
     def text(self) -> str:
-        """Return the rows as lines: X for a piece of the player who began, O for the other one's, a point for none, #
-        for nobody's. On a board of hexagons each line begins further to the right than the one above."""
+        """Return the rows as lines: X for a piece of the player who began, O for the next one's, then A, B and so on, a
+        point for none, # for nobody's. On a board of hexagons each line begins further to the right than the one
+        above."""
         return self._joined([" ".join(MARKS[player] for player in row) for row in self.players])
 
     def named_text(self, columns: tuple[str, ...] | None = None) -> str:
@@ -89,12 +92,16 @@ class Board(NamedTuple):
     def mark(self, row: int, column: int) -> str:
         """Return the sign for a cell in a text: the kind of its piece, or else as in `text`."""
         player = self.players[row, column]
-        kind = self.symbols[row][column].strip() if self.symbols and player >= 0 else ""
+        kind = self.symbols[row][column].strip() if self.symbols and self.has_piece()[row, column] else ""
         return kind or MARKS[player]
 
     def cells(self) -> list[tuple[int, int]]:
         """Return the cells that there are, as (row, column) pairs."""
         return [(int(row), int(column)) for row, column in np.argwhere(self.players != NO_CELL)]
+
+    def has_piece(self) -> np.ndarray:
+        """Return which cells have a piece of anybody or nobody, bool [H, W]."""
+        return (self.players >= 0) | (self.players == NOBODY)
 
     def name(self, row: int, column: int) -> str:
         """Return the name of a cell, "" where there are no labels."""
@@ -106,11 +113,11 @@ class Board(NamedTuple):
         These are cells that were empty; if the move filled none, cells whose piece it captured. Pieces that the move
         only turned over, as in Othello, do not count.
         """
-        changed = (self.players >= 0) & (self.players != before.players)
+        changed = self.has_piece() & (self.players != before.players)
         if self.symbols:
             old, new = (np.array([list(row) for row in board.symbols]) for board in (before, self))
-            changed |= (self.players >= 0) & (old != new)
-        onto_empty = changed & (before.players < 0)
+            changed |= self.has_piece() & (old != new)
+        onto_empty = changed & ~before.has_piece()
         cells = np.argwhere(onto_empty if onto_empty.any() else changed)
         return [(int(row), int(column)) for row, column in cells]
 

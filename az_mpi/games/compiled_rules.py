@@ -22,12 +22,11 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model, typeof_impl
 
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.games.entry_points import Entries, write_addresses
+from az_mpi.games.entry_points import Entries, write_addresses, written
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
 
-RULES = Entries._fields
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 _NUMBERS = itertools.count()  # of types: an id could be that of an object that is gone
 
@@ -35,11 +34,11 @@ _NUMBERS = itertools.count()  # of types: an id could be that of an object that 
 class Self:
     """Stands for a game, as `self`, in the compiled code of its functions: a constant, whose attributes are too.
 
-    name: of the module of the rules. layouts: of each rule, (shape, dtype) of the arrays that it takes. make: the
-    `njit` of the functions."""
+    name: of the module of the rules. rules: see `entry_points.written`. layouts: of each rule, (shape, dtype) of the
+    arrays that it takes. make: the `njit` of the functions."""
 
-    def __init__(self, game: Game, name: str, layouts: dict, make: Any):
-        self._game, self.layouts, self._make, self._methods = game, layouts, make, {}
+    def __init__(self, game: Game, name: str, rules: dict[str, str], layouts: dict, make: Any):
+        self._game, self.rules, self.layouts, self._make, self._methods = game, rules, layouts, make, {}
         self.error: Exception | None = None  # of the compilation of a function: Numba's own one tells less
         self.type = SelfType(self, name)
 
@@ -127,16 +126,16 @@ def constant(value: Any) -> Any:
 def compiled(game: Game) -> Entries:
     """Compile the rules of a game, or take them from the cache. Raises OwnCodeError if Numba cannot compile them."""
     own = not type(game).__module__.startswith("az_mpi.games.")
-    layouts = _layouts(game)
+    rules, layouts = written(game), _layouts(game)
     seen: dict = {}
-    content = repr((own, layouts, [_fingerprint(game, method(type(game), name), seen) for name in RULES]))
+    content = repr((own, layouts, [_fingerprint(game, method(type(game), name), seen) for name in rules.values()]))
     name = f"az_mpi.games.rules_{hashlib.sha256(content.encode()).hexdigest()[:20]}"
     module = sys.modules.get(name)
     if module is None:
         module = sys.modules[name] = python_types.ModuleType(name)  # so that Numba's cache tells games apart
         # Of a user's own game: code that is wrong could write outside of its arrays without the check.
         options = {"boundscheck": own, "error_model": "python" if own else "numpy", "nogil": True}
-        me = Self(game, name, layouts, njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options))
+        me = Self(game, name, rules, layouts, njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options))
         vars(module).update(ME=me, write_addresses=write_addresses)
         try:
             entries = python_types.FunctionType(_entries.__code__, vars(module))
@@ -146,7 +145,7 @@ def compiled(game: Game) -> Entries:
             if isinstance(error, errors.NumbaError):
                 raise OwnCodeError(_cannot_compile(game, me.error or error)) from error
             raise
-    addresses = np.zeros(len(RULES), np.int64)
+    addresses = np.zeros(len(Entries._fields), np.int64)
     module.write(addresses.ctypes.data)
     return Entries(*addresses.tolist())
 
@@ -157,9 +156,11 @@ def _entries(to):
 
 def _layouts(game):
     state = (game.state_size,), np.dtype(game.state_dtype)
-    return {name: (state,) for name in RULES} | {
+    return {name: (state,) for name in written(game).values()} | {
         "legal_actions": (state, ((game.num_actions,), np.dtype(np.bool_))),
         "observe": (state, (observed(game), np.dtype(game.planes_dtype))),
+        "results": (state, ((game.num_players,), np.dtype(np.float32))),
+        "outcome_chances": (state, ((game.num_outcomes,), np.dtype(np.float32))),
     }
 
 

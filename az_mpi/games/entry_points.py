@@ -1,12 +1,12 @@
 """The rules of one game as functions that compiled code calls by their addresses.
 
 Each takes the address of a state, which is aligned, and that of what it writes, or an action, as numbers of 64 bits.
-It returns a number of 64 bits: FAILED if the game's own code raised an exception.
+It returns a number of 64 bits: `intrinsics.FAILED` if the game's own code raised an exception.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -16,7 +16,11 @@ from numba.extending import intrinsic
 from numba.np.arrayobj import make_array, populate_array
 from numba.np.numpy_support import from_dtype
 
-FAILED = -1
+from az_mpi.core.intrinsics import FAILED
+
+if TYPE_CHECKING:
+    from az_mpi.games.base import Game
+
 WORDS_FROM = 64  # actions, from which on they are counted eight at once
 _WORD = ir.IntType(64)
 
@@ -26,17 +30,27 @@ class Entries(NamedTuple):
 
     apply: int  # (state, action): play an action in a state; return 0
     legal_actions: int  # (state, bool [A]): write which actions are legal; return how many
-    result: int  # (state, float32 [1]): write the value of the result; return whether the game has ended
-    current_player: int  # (state): return the player to move
+    result: int  # (state, float32 [1], or [P] with three players or more): write values; return whether the game ended
+    current_player: int  # (state): return the player to move, or CHANCE
     observe: int  # (state, planes [C, H, W]): write the planes; return 0
     canonical: int  # (state, uint64 [1]): write the canonical key; return the symmetry
+    chances: int  # (state, float32 [O]): write the probabilities of the outcomes; return 0. 0: the game has no chance
+
+
+def written(game: Game) -> dict[str, str]:
+    """Return the method of one position that each entry of a game calls: {entry: method}."""
+    names = {name: name for name in Entries._fields}
+    names["result"] = "result" if game.num_players <= 2 else "results"
+    names["chances"] = "outcome_chances"
+    return names if game.num_outcomes else {entry: name for entry, name in names.items() if entry != "chances"}
 
 
 # What the functions return as a game writes them, and the type and the place of the number that an entry writes.
 _RETURNS = {
     "result": ("(whether the game is over, its value)", 2, types.float32, 1),
+    "results": ("whether the game is over", 1, None, None),
     "canonical": ("(a key of 64 bits, the number of a symmetry)", 2, types.uint64, 0),
-    "current_player": ("0 or 1", 1, None, None),
+    "current_player": ("the number of a player, or CHANCE", 1, None, None),
 }
 
 
@@ -45,16 +59,16 @@ def write_addresses(typingctx: Any, me: Any, to: Any) -> Any:
     """Compile the rules of a game, and write the addresses of its `Entries` to an address. me: a `Self` of
     `compiled_rules`."""
     try:
-        signatures = {rule: _signature(typingctx, me, rule) for rule in Entries._fields}
+        signatures = {rule: _signature(typingctx, me, rule) for rule in me.me.rules.values()}
     except errors.NumbaError as error:
         me.me.error = error
         raise
 
     def codegen(context, builder, signature, given):
         table = builder.inttoptr(given[1], _WORD.as_pointer())
-        for k, rule in enumerate(Entries._fields):
+        for name, rule in me.me.rules.items():
             entry = _entry(context, builder.module, me.me, rule, signatures[rule])
-            builder.store(builder.ptrtoint(entry, _WORD), builder.gep(table, [_WORD(k)]))
+            builder.store(builder.ptrtoint(entry, _WORD), builder.gep(table, [_WORD(Entries._fields.index(name))]))
         return context.get_dummy_value()
 
     return types.none(me, types.intp), codegen

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from az_mpi.core.own_modules import failure
 from az_mpi.core.problems import OwnCodeError, Refusal
-from az_mpi.games.base import ACTIONS_MAX, Game
+from az_mpi.games import chance
+from az_mpi.games.base import CHANCE, Game
 from az_mpi.games.board_data import Board
+from az_mpi.games.sizes import misfit, movers, told
 from az_mpi.games.state_text import in_state
 
 CURE = "docs/games.md says what each method returns, and `python -m az_mpi check-game NAME` checks a game"
@@ -45,55 +46,14 @@ def guarded(game: Game, exact: bool = False) -> Game:
     try:
         if not isinstance(game, Guard) or exact:
             object.__setattr__(game, "__class__", Guard.over(kind, exact))
-        check_sizes(game)
+        problem = misfit(game)
     except (OwnCodeError, OSError, MemoryError):
         raise
     except Exception as error:  # such as an attribute that is missing
         raise BrokenRules.of(game, _failure(game, error)) from error
+    if problem:
+        raise BrokenRules.of(game, problem)
     return game
-
-
-def check_sizes(game: Game) -> None:
-    """Raise BrokenRules unless the sizes of a game are in range, and its symmetry tables are permutations of these
-    sizes that begin with the identity and turn actions with their cells."""
-
-    def need(fits, what):
-        if not fits:
-            raise BrokenRules.of(game, what)
-
-    for name, most in (("num_actions", ACTIONS_MAX), ("max_plies", 2**31 - 1), ("state_size", 2**31 - 1)):
-        value = getattr(game, name)
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        need(whole and 1 <= value <= most, f"{name} is {value!r}; allowed: a whole number from 1 to {most:,}")
-    shape = game.planes_shape
-    need(len(shape) == 3 and min(shape) >= 1, f"planes_shape is {shape!r}; allowed: (planes, rows, columns)")
-    need(game.planes_dtype in (np.uint8, np.float32), f"planes_dtype is {game.planes_dtype}; allowed: uint8, float32")
-    cells = int(shape[1] * shape[2])
-    rows = np.shape(game.symmetry_cells)[:1]
-    for name, num in (("symmetry_cells", cells), ("symmetry_actions", game.num_actions)):
-        table = getattr(game, name)
-        wanted = (*rows, num)
-        need(
-            isinstance(table, np.ndarray) and table.shape == wanted and rows != (0,),
-            f"{name} is {_told(table)}; expected: int32 {wanted}, a row for each symmetry",
-        )
-        need(
-            table.dtype.kind in "iu" and (np.sort(table, axis=1) == np.arange(num)).all(),
-            f"a row of {name} is not a permutation of 0 to {num - 1}",
-        )
-        need((table[0] == np.arange(num)).all(), f"the first symmetry is not the identity in {name}")
-    kinds = game.action_kinds
-    other = game.other_view
-    need(
-        0 <= kinds * cells <= game.num_actions,
-        f"action_kinds is {kinds}; {cells} cells would have more actions than the {game.num_actions} of the game",
-    )
-    if other is not None:
-        fits = isinstance(other, np.ndarray) and other.shape == (cells,) and (np.sort(other) == np.arange(cells)).all()
-        need(fits and (other[other] == np.arange(cells)).all(), "other_view does not lead back to the same cells")
-    of_cells = game.symmetry_actions[:, : kinds * cells].reshape(len(game.symmetry_cells), cells, kinds)
-    turn_together = (of_cells // max(kinds, 1) == game.symmetry_cells[:, :, None]).all()
-    need(turn_together, "a symmetry turns actions otherwise than the cells that action_kinds gives them")
 
 
 class Guard(Game):
@@ -143,7 +103,7 @@ class Guard(Game):
             stuck = states[~some]
             self.__need(
                 "legal",
-                self.terminal(stuck)[0],
+                self.terminal(stuck)[0] | chance.due(self, stuck),
                 stuck,
                 "at least one legal action in every state in play",
                 lambda _: "no legal action",
@@ -153,29 +113,66 @@ class Guard(Game):
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         n = len(states)
         if not n:
-            return np.empty(0, np.bool_), np.empty(0, np.float32)
+            return np.empty(0, np.bool_), np.empty((0, self.num_players) if self.num_players > 2 else 0, np.float32)
         ended, value = self.__pair("terminal", self.__ask("terminal", states), states)
+        wanted = (n, self.num_players) if self.num_players > 2 else (n,)
         ended = self.__array("terminal (ended)", ended, (n,), np.dtype(np.bool_), states)
-        value = self.__array("terminal (value)", value, (n,), np.dtype(np.float32), states)
+        value = self.__array("terminal (value)", value, wanted, np.dtype(np.float32), states)
+        if self.__inside:
+            return ended, value
+        for_each = value.reshape(n, -1)
+        counts = np.ones(n, np.bool_) if self.num_players == 1 else ended  # a limit may end a game of one player
         self.__need(
-            "terminal (value)", ~ended | (np.abs(value) <= 1), states, "a number in [-1, 1]", lambda i: str(value[i])
+            "terminal (value)",
+            ~counts | (np.abs(for_each) <= 1).all(axis=1),
+            states,
+            "a number in [-1, 1]" if self.num_players <= 2 else "a number in [-1, 1] for each player",
+            lambda i: str(value[i]),
         )
         if self.__exact:
             self.__need(
                 "terminal (value)",
-                ended | (value == 0),
+                counts | (for_each == 0).all(axis=1),
                 states,
                 "0 where the game is not over",
                 lambda i: str(value[i]),
             )
-        return ended, value if ended.all() else np.where(ended, value, np.float32(0))
+        return ended, value if counts.all() else np.where(
+            counts if value.ndim == 1 else counts[:, None], value, 0 * value
+        )
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         if not len(states):
             return np.empty(0, np.int8)
         player = self.__array("to_play", self.__ask("to_play", states), (len(states),), np.dtype(np.int8), states)
-        self.__need("to_play", (player == 0) | (player == 1), states, "0 or 1", lambda i: str(player[i]))
+        self.__need(
+            "to_play",
+            (player >= (CHANCE if self.num_outcomes else 0)) & (player < self.num_players),
+            states,
+            movers(self),
+            lambda i: str(player[i]),
+        )
         return player
+
+    def chances(self, states: np.ndarray) -> np.ndarray:
+        wanted = len(states), self.num_outcomes
+        if not len(states):
+            return np.empty(wanted, np.float32)
+        given = self.__array("chances", self.__ask("chances", states), wanted, np.dtype(np.float32), states)
+        with np.errstate(invalid="ignore"):
+            fits = (given >= 0).all(axis=1) & (np.abs(given.sum(axis=1, dtype=np.float64) - 1) <= chance.SUM_WITHIN)
+
+        def came(i):
+            total = given[i].sum(dtype=np.float64)
+            return f"probabilities from {given[i].min():g} to {given[i].max():g}, whose sum is {total:g}"
+
+        self.__need(
+            "chances", fits, states, f"numbers of at least 0 whose sum is 1, within {chance.SUM_WITHIN:g}", came
+        )
+        return given
+
+    def score(self, states: np.ndarray) -> np.ndarray | None:
+        return self.__points("score", states, 1)
 
     def planes(self, states: np.ndarray) -> np.ndarray:
         wanted = len(states), *self.planes_shape
@@ -214,17 +211,13 @@ class Guard(Game):
         return keys, symmetry
 
     def lead(self, states: np.ndarray) -> np.ndarray | None:
-        asked = states if len(states) else self.initial(1)
-        if (points := self.__ask("lead", asked)) is None:
-            return None
-        points = self.__array("lead", points, (len(asked),), np.dtype(np.float32), asked)
-        self.__need("lead", np.isfinite(points), asked, "finite numbers", lambda i: str(points[i]))
-        return points[: len(states)]
+        return self.__points("lead", states, 2)
 
     def ownership(self, states: np.ndarray, player: int) -> np.ndarray | None:
         asked = states if len(states) else self.initial(1)
         if (owned := self.__ask("ownership", asked, player)) is None:
             return None
+        self.__expect_players("ownership", 2)
         owned = self.__array("ownership", owned, (len(asked), *self.planes_shape[1:]), np.dtype(np.int8), asked)
         self.__need(
             "ownership",
@@ -238,14 +231,14 @@ class Guard(Game):
     def board(self, state: np.ndarray) -> Board | None:
         board = self.__ask("board", state)
         if not (board is None or isinstance(board, Board) or self.__inside):
-            self.__refuse("board", "a Board or None", _told(board), state)
+            self.__refuse("board", "a Board or None", told(board), state)
         return board
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
         given = self.__ask("describe_planes")
         fits = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], (tuple, list))
         if not (fits and all(isinstance(text, str) for text in (*given[0], given[1]))):
-            self.__refuse("describe_planes", "a pair: a text for each plane, and one for the rows", _told(given), None)
+            self.__refuse("describe_planes", "a pair: a text for each plane, and one for the rows", told(given), None)
         return given
 
     def is_cut(self, state: np.ndarray) -> bool:
@@ -256,6 +249,9 @@ class Guard(Game):
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return self.__text("action_to_text", self.__ask("action_to_text", state, action), state)
+
+    def outcome_to_text(self, state: np.ndarray, outcome: int) -> str:
+        return self.__text("outcome_to_text", self.__ask("outcome_to_text", state, outcome), state)
 
     def text_to_action(self, state: np.ndarray, text: str) -> int:
         action = self.__ask("text_to_action", state, text)
@@ -282,9 +278,22 @@ class Guard(Game):
             if outermost:
                 self.__inside = False
 
+    def __points(self, name, states, players):
+        asked = states if len(states) else self.initial(1)
+        if (points := self.__ask(name, asked)) is None:
+            return None
+        self.__expect_players(name, players)
+        points = self.__array(name, points, (len(asked),), np.dtype(np.float32), asked)
+        self.__need(name, np.isfinite(points), asked, "finite numbers", lambda i: str(points[i]))
+        return points[: len(states)]
+
+    def __expect_players(self, name, players):
+        if self.num_players != players and not self.__inside:
+            self.__refuse(name, f"None, as num_players is {self.num_players}, and not {players}", "numbers", None)
+
     def __pair(self, name, given, states):
         if not (isinstance(given, (tuple, list)) and len(given) == 2):
-            self.__refuse(name, "two arrays", _told(given), states[0])
+            self.__refuse(name, "two arrays", told(given), states[0])
         return given
 
     def __array(self, name, given, shape, dtype, states):
@@ -295,11 +304,11 @@ class Guard(Game):
         expected = f"{dtype} {shape}"
         first = None if states is None else states[0]
         if self.__exact and not isinstance(given, np.ndarray):
-            self.__refuse(name, expected, _told(given), first)
+            self.__refuse(name, expected, told(given), first)
         try:
             array = np.asarray(given)
         except ValueError:  # lists of different lengths
-            self.__refuse(name, expected, _told(given), first)
+            self.__refuse(name, expected, told(given), first)
         if array.shape != shape or array.dtype.kind not in "biuf" or self.__exact and array.dtype != dtype:
             self.__refuse(name, expected, f"{array.dtype} {array.shape}", first)
         with np.errstate(all="ignore"):
@@ -310,7 +319,7 @@ class Guard(Game):
 
     def __text(self, name, given, state):
         if not isinstance(given, str) and not self.__inside:
-            self.__refuse(name, "text", _told(given), state)
+            self.__refuse(name, "text", told(given), state)
         return given
 
     def __need(self, name, fits, states, expected, came):
@@ -342,8 +351,3 @@ def _first_that_raises(method, states, *given):
 
 def _failure(game, error):
     return failure(getattr(sys.modules.get(type(game).__module__), "__file__", ""), error)
-
-
-def _told(given: Any) -> str:
-    """Return what a value is, in words."""
-    return f"{given.dtype} {given.shape}" if isinstance(given, np.ndarray) else f"{type(given).__name__} {given!r:.60}"

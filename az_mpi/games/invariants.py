@@ -8,12 +8,13 @@ import copy
 import numpy as np
 
 from az_mpi.games import perspective
-from az_mpi.games.base import Game
+from az_mpi.games.base import CHANCE, Game
 from az_mpi.games.board_data import NO_CELL, NOBODY
+from az_mpi.games.chance_check import TURNED, Lots
 from az_mpi.games.guard import BrokenRules, guarded
 from az_mpi.games.perspective import Seen
 from az_mpi.games.random_games import random_actions
-from az_mpi.games.state_text import drawn, expect, in_state
+from az_mpi.games.state_text import drawn, expect, in_state, same
 
 
 def check(rules: Game, num_games: int = 64, seed: int = 0) -> list[str]:
@@ -29,18 +30,23 @@ def check(rules: Game, num_games: int = 64, seed: int = 0) -> list[str]:
 
 def _play(game, num_games, rng):
     states = game.initial(num_games)
-    choices = _Choices(game)
-    seen = Seen()
-    expect(game.to_play(states) == 0, "to_play is not 0 for the player who begins", game, states)
+    choices, seen, lots, results = _Choices(game), Seen(), Lots(game, rng), _Results(game)
+    begins = game.to_play(states)
+    expect((begins == 0) | (begins == CHANCE), "to_play is not 0 for the player who begins", game, states)
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
     k = rng.integers(len(game.symmetry_cells), size=num_games)
-    mirrored = game.initial(num_games)
+    if game.num_outcomes:
+        k[TURNED:] = 0
+    mirrored, plies = game.initial(num_games), np.zeros(num_games, np.int64)
     keys = {}
     boards = {}
     moves = {}
     last = np.full(num_games, -1)
-    for _ in range(game.max_plies + 1):
-        ended = _check_states(game, states)
+    while True:
+        for chance_state in states[begins == CHANCE]:
+            _check_keys(game, chance_state[None], keys)
+        states, mirrored, k, plies = lots.played(states, mirrored, k, plies)
+        ended = _check_states(game, states, results)
         seen.add(states, game.to_play(states), ended, last)
         _check_mirror(game, states, mirrored, k)
         _check_keys(game, states, keys)
@@ -49,10 +55,11 @@ def _play(game, num_games, rng):
         if live.any():
             _check_notation(game, states[live][0])
         if not live.any():
+            results.check()
             return choices.warnings() + perspective.check(game, seen, rng)
-        states = states[live]
-        mirrored = mirrored[live]
-        k = k[live]
+        states, mirrored, k, plies = (part[live] for part in (states, mirrored, k, plies))
+        if (plies >= game.max_plies).any():
+            raise AssertionError(_too_long(game, num_games, choices, states[plies >= game.max_plies]))
         legal = game.legal(states)
         mover = game.to_play(states)
         choices.add(legal, mover)
@@ -60,16 +67,16 @@ def _play(game, num_games, rng):
         actions = random_actions(legal, rng.random(len(states)))
         states = _checked_play(game, states, actions, mover)
         mirrored = game.play(mirrored, np.argmax(game.symmetry_actions[k] == actions[:, None], axis=1))
-    raise AssertionError(_too_long(game, num_games, choices, states))
+        plies, begins = plies + 1, game.to_play(states)
 
 
 def _checked_play(game, states, actions, mover):
     """Return the states after the actions: the given ones stay as they are, and a second time gives the same."""
     before = states.copy()
     after = game.play(states, actions)
-    expect(_same(states, before), "play changed the states that it was given", game, before)
+    expect(same(states, before), "play changed the states that it was given", game, before)
     expect(
-        _same(game.play(states, actions), after),
+        same(game.play(states, actions), after),
         "play gives two answers for the same move",
         game,
         before,
@@ -79,9 +86,42 @@ def _checked_play(game, states, actions, mover):
     return after
 
 
-def _same(rows, others):
-    """Return whether rows are equal, bool [n]; False if their shapes are not."""
-    return rows.shape == others.shape and (rows == others).reshape(len(rows), -1).all(axis=1)
+class _Results:
+    """The scores and the values of all states, in a game that has scores: they must have one order."""
+
+    def __init__(self, game) -> None:
+        self._game, self._states, self._scores, self._values = game, [], [], []
+        self._ended = []
+
+    def add(self, states, ended, value):
+        score = self._game.score(states)
+        if score is not None:
+            for part, more in zip(
+                (self._states, self._scores, self._values, self._ended), (states, score, value, ended)
+            ):
+                part.append(more)
+
+    def check(self):
+        if not self._states:
+            return
+        expect(
+            bool(self._game.score_name), "score_name is empty: it says what score counts", self._game, self._states[0]
+        )
+        states, score, value, ended = map(np.concatenate, (self._states, self._scores, self._values, self._ended))
+        if not value[~ended].any():  # then the game counts nothing before its end
+            states, score, value = states[ended], score[ended], value[ended]
+        order = np.lexsort((value, score))
+        score, value = score[order], value[order]
+        best = np.maximum.accumulate(value)
+        wrong = np.flatnonzero(best > value + 1e-6)
+        for i in wrong[:1]:
+            j = int(np.argmax(value == best[i]))
+            both = [in_state(self._game, states[order[at]]) for at in (j, i)]
+            raise AssertionError(
+                "score and terminal have different orders: of two states the one with the larger score has the smaller "
+                f"value\n  scores {score[j]:g} and {score[i]:g}, values {value[j]:+g} and {value[i]:+g}\n"
+                + "\n".join(both)
+            )
 
 
 class _Choices:
@@ -104,15 +144,24 @@ class _Choices:
         return self._least == self._game.num_actions
 
     def warnings(self):
-        for player in (0, 1):
+        if self._game.num_players > 2:
+            idle = sorted(set(range(self._game.num_players)) - set(self._most))
+            return [
+                f"player {player} never moves\n"
+                f"  expected: moves of all players, 0 to {self._game.num_players - 1}, as num_players says\n"
+                f"  got: from to_play, in all random games, only {', '.join(map(str, sorted(self._most)))}"
+                for player in idle[:1]
+            ]
+        for player in (0, 1) if self._game.num_players == 2 else ():
             if self._most.get(player, 0) < 2 <= self._most.get(1 - player, 0):
                 does = "has never more than one legal action" if player in self._most else "never moves"
                 method = "legal" if player in self._most else "to_play"
                 return [
                     f"this game seems to have one player: player {player} {does}\n"
-                    f"  expected: two players who move against each other, as az_mpi trains games of two\n"
+                    "  expected: two players who move against each other, as num_players is 2\n"
                     f"  got: from {method}, in all random games, a choice for player {1 - player} alone\n"
-                    "  it can be trained, but matches, ratings and levels of play mean nothing in it"
+                    "  set num_players = 1 in the game: its value is then what the one player gets; as a game of two, "
+                    "matches, ratings and levels of play mean nothing in it"
                 ]
         return []
 
@@ -146,13 +195,18 @@ def _check_keys(game, states, keys):
             raise AssertionError(f"key: two states share a key, {key}\n{both}")
 
 
-def _check_states(game, states):
+def _check_states(game, states, results):
     """Shapes, dtypes and ranges, which `guard` checks; return which states are terminal, bool [B]."""
     player, (ended, value) = game.to_play(states), game.terminal(states)
+    expect((player != CHANCE) | ~ended, "to_play is CHANCE where the game is over; there it is a player", game, states)
     game.planes(states), game.legal(states)
-    _check_board(game.board(states[0]))
+    _check_board(game.board(states[0]), game.num_players)
     game.show(states[0])
-    _check_points(game, states, ended, np.where(player == 0, value, -value))
+    results.add(states, ended, value)
+    if game.num_players == 2:
+        _check_points(game, states, ended, np.where(player == 0, value, -value))
+    else:
+        game.lead(states), game.ownership(states, 0)  # a game of another kind has none, as `guard` says
     return ended
 
 
@@ -178,20 +232,21 @@ def _check_points(game, states, ended, outcome):
         )
 
 
-def _check_board(board):
+def _check_board(board, num_players):
     """Every part of a board has its size, where a game gives one."""
     if board is None:
         return
     players = board.players
     assert players.ndim == 2 and players.dtype == np.int8, "the board's players are not int8 [H, W]"
-    assert np.isin(players, (NO_CELL, -1, 0, 1, NOBODY)[: 5 if board.symbols else 4]).all(), (
-        "the board's players are not -1, 0 or 1"
-    )
+    allowed = [*range(max(num_players, 2)), -1, NO_CELL, *([NOBODY] if board.symbols else [])]
+    assert np.isin(players, allowed).all(), f"the board's players are not -1 to {max(num_players, 2) - 1}"
     assert board.shape in ("square", "hex"), f"the board's shape is {board.shape!r}"
     height, width = players.shape
     for name, size in (("symbols", height), ("columns", width), ("rows", height)):
         assert len(getattr(board, name)) in (0, size), f"the board's {name} are not {size}"
     assert all(len(row) == width for row in board.symbols), f"a row of the board's symbols is not {width} long"
+    ends = np.array(board.strokes, np.int64).reshape(-1, 2)
+    assert ((ends >= 0) & (ends < players.shape)).all(), "the board's strokes leave the board"
 
 
 def _check_notation(game, state):
@@ -244,18 +299,18 @@ def _check_mirror(game, states, mirrored, k):
     ended, value = game.terminal(states)
     ended_too, value_too = game.terminal(mirrored)
     turns(
-        (ended == ended_too) & (value == value_too),
+        (ended == ended_too) & same(value, value_too),
         "terminal: a symmetry changes the result",
-        lambda i: f"expected {ended[i], float(value[i])}, got {ended_too[i], float(value_too[i])}",
+        lambda i: f"expected {ended[i], value[i].tolist()}, got {ended_too[i], value_too[i].tolist()}",
     )
     turned_legal = np.take_along_axis(game.legal(states), actions, axis=1)
     fits = (turned_legal == game.legal(mirrored)).all(axis=1)
     turns(fits | ended, "legal: a symmetry does not map legal actions")
-    for player in (0, 1):
+    for player in (0, 1) if game.num_players == 2 else ():
         if (owned := game.ownership(states, player)) is not None:
             turned = np.take_along_axis(owned.reshape(len(states), -1), cells, axis=1)
-            same = turned == game.ownership(mirrored, player).reshape(turned.shape)
-            turns(same.all(axis=1), "ownership: a symmetry does not map owners of cells")
+            kept = turned == game.ownership(mirrored, player).reshape(turned.shape)
+            turns(kept.all(axis=1), "ownership: a symmetry does not map owners of cells")
 
 
 def _check_canonical(game, states, mirrored, boards, moves):

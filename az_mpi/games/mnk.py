@@ -6,7 +6,7 @@ A state is (own stones, opponent's stones), in numbers of 16 bits where they suf
 import numpy as np
 from numba import njit
 
-from az_mpi.games.base import require
+from az_mpi.games.base import Game, require
 from az_mpi.games.bitboards import BitboardGame, change_sides, count, is_empty, packed, put
 from az_mpi.games.symmetry import dihedral
 from az_mpi.games.winning_cells import Cells, lines
@@ -85,6 +85,17 @@ class Rules(BitboardGame):
 
     def winning_cells(self, players: np.ndarray) -> Cells:
         return lines(players, self.k)
+
+
+def mnk(m: int = 3, n: int = 3, k: int = 3, exact: bool = False, players: int = 2) -> Game:
+    """Return the game m,n,k, of two players or more."""
+    if players == 2:
+        return Rules(m, n, k, exact)
+    if exact:
+        raise ValueError("exact is True; allowed with more than two players: False")
+    from az_mpi.games.mnk_several import Several
+
+    return Several(m, n, k, players)
 
 
 def tictactoe() -> Rules:

@@ -1,6 +1,7 @@
 """The games of OpenSpiel (Lanctot et al. 2019): `openspiel:NAME(parameter=value)`, such as openspiel:hex(board_size=7).
 
-Two players, zero sum, perfect information, no chance, one move at a time. `pip install open_spiel` brings them.
+Perfect information, one move at a time, moves of chance whose probabilities OpenSpiel gives; one player, two with zero
+sum, or more. `pip install open_spiel` brings them.
 
 A state is the moves of a game: int16 [number of moves, a1, a2, …]; `openspiel_chess` says how one of chess begins at a
 FEN. A cache keeps OpenSpiel's own objects for the states
@@ -8,18 +9,17 @@ that were used last. Any other state is made again from its moves, so results ne
 """
 
 import functools
+import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
-import psutil
 
-from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
 from az_mpi.games import openspiel_boards
-from az_mpi.games.base import Game, require
+from az_mpi.games.base import CHANCE, Game, require
 from az_mpi.games.board_data import Board
 from az_mpi.games.openspiel_chess import (
     OTHER_VIEW,
@@ -31,20 +31,13 @@ from az_mpi.games.openspiel_chess import (
     split_start,
     turned,
 )
-from az_mpi.games.symmetry import dihedral
+from az_mpi.games.openspiel_fit import STORED_MAX, bounds, longest, misfit
+from az_mpi.games.openspiel_input import kinds, observer, symmetry_tables
+from az_mpi.games.openspiel_live import Live, LiveStates, state_bytes
 
-MAX_PLIES = 512  # by default; chess in OpenSpiel allows 17,695
+MAX_PLIES = 512  # of players, by default; chess in OpenSpiel allows 17,695
 UNTRUNCATED_PLIES = 1024  # the longest game against other programs
-SYMMETRIES = {"none": 1, "half_turn": 2, "dihedral": 8}
-SAMPLES_MAX, SAMPLES_BYTES = 16_000, 2**22  # copies of a state that are made to measure its size
-
-
-# Games whose action cell * kinds + kind is of a cell of the planes: the one where a piece is put, or from which it
-# moves. A test looks at each. Not so: quoridor's moves, the drops of crazyhouse and shogi, hive.
-BY_CELLS = (
-    "amazons antichess breakthrough checkers chess clobber go gomoku havannah hex lines_of_action mnk othello "
-    "pentago tic_tac_toe xiangqi y"
-).split()
+NUMBERED = re.compile(r"^(\d+ - |chance outcome \d+ )")  # "648 - Bar/24 Bar/23", "chance outcome 0 (roll: 12)"
 CHOICES = {"truncated": ("draw", "material"), "view": ("board", "mover")}  # of parameters of `make`
 
 
@@ -60,7 +53,8 @@ def make(
 ) -> Game:
     """Return the game called `name` in OpenSpiel with its `parameters`.
 
-    max_plies: a game that is longer is truncated; 0: the longest game that the rules allow, at most `MAX_PLIES`.
+    max_plies: a game that is longer is truncated, chance moves count; 0: the longest game that the rules allow, at most
+    `MAX_PLIES`, and twice as many with chance moves.
     truncated: what such a game is worth: "draw", or "material", in chess: half a win for the one with more `PAWNS`.
     view: "mover": in chess and antichess, the planes of the mover's pieces come first; "board": those of White's.
     symmetries: "none", "half_turn" or "dihedral" (all 8 images of a square board), for games whose actions are cells.
@@ -96,42 +90,17 @@ def _import(name):
         ) from error
 
 
-def misfit(game: Any) -> str | None:
-    """Return which properties of an OpenSpiel game do not fit, and what is needed; None if all fit."""
-    import pyspiel
-
-    kind = game.get_type()
-    problems = []
-    players = game.num_players()
-    if players != 2:
-        problems.append(f"it has {counted(players, 'player')}, needed are 2")
-    wanted = {
-        "dynamics": pyspiel.GameType.Dynamics.SEQUENTIAL,
-        "chance_mode": pyspiel.GameType.ChanceMode.DETERMINISTIC,
-        "information": pyspiel.GameType.Information.PERFECT_INFORMATION,
-        "utility": pyspiel.GameType.Utility.ZERO_SUM,
-    }
-    if players == 1:
-        del wanted["utility"]  # nobody else has a share in it
-    for field, value in wanted.items():
-        if (found := getattr(kind, field)) != value:
-            problems.append(f"its {field} is {found.name}, needed is {value.name}")
-    if not kind.provides_observation_tensor:
-        problems.append("it has no observation tensor for a network")
-    elif not problems and game.num_distinct_actions() > np.iinfo(np.int16).max:
-        most = np.iinfo(np.int16).max
-        problems.append(f"it has {game.num_distinct_actions():,} actions; at most {most:,} can be stored")
-    return "; ".join(problems) or None
-
-
 class OpenSpiel(Game):
     """A game of OpenSpiel.
 
-    planes: OpenSpiel's observation, float32, and a last plane that is 1 if the second player is to move. A list of M
-    numbers becomes M planes of one cell; a table [C, M] becomes C planes, square if M is a square. Chess and antichess
-    show a row for each file and a column for each rank, which counts from the mover's side, as their actions do.
-    Players are numbered from the one who begins, who counts as the one to move at the end of a game. In OpenSpiel's
-    chess that is player 1.
+    planes: OpenSpiel's observation, float32, and for each player but the one who begins a last plane that is 1 if that
+    player is to move. A list of M numbers becomes M planes of one cell; a table [C, M] becomes C planes, square if M is
+    a square, or one plane in the games of `openspiel_input.ONE_BOARD`. Chess and antichess show a row for each file and
+    a column for each rank, which counts from the mover's side, as their actions do.
+    Players are numbered from the one who begins, in the order of OpenSpiel's numbers; that one counts as the one to
+    move at the end of a game. In OpenSpiel's chess that is player 1; in backgammon the first throw says who it is.
+    Values are utilities, of which the game's least one is -1 and its largest one 1. One player's `score` is the
+    utility. Outcomes of chance have OpenSpiel's numbers.
     """
 
     planes_dtype = np.dtype(np.float32)
@@ -147,35 +116,36 @@ class OpenSpiel(Game):
         truncated: str,
         view: str,
     ):
-        from open_spiel.python.observation import make_observation
-
         self.game = game
-        self._first = game.new_initial_state().current_player()
+        self._first = max(game.new_initial_state().current_player(), CHANCE)
         self._parameters = symmetries, cache_mb, action_kinds, truncated, view
-        longest = min(game.max_game_length(), MAX_PLIES)
-        require("max_plies", max_plies, 0, min(game.max_game_length(), np.iinfo(np.int16).max))
-        self.max_plies = max_plies or longest
+        self.num_players, self.num_outcomes = game.num_players(), game.max_chance_outcomes()
+        self.score_name = "utility" if self.num_players == 1 else ""
+        self._longest = min(longest(game), STORED_MAX)
+        require("max_plies", max_plies, 0, self._longest)
+        self.max_plies = max_plies or min(self._longest, MAX_PLIES * (2 if self.num_outcomes else 1))
         self._short_name = game.get_type().short_name
         self._by_material = _chosen(self._short_name, "truncated", truncated, ("chess",))
         self._own_first = _chosen(self._short_name, "view", view, SIDEWAYS)
-        extra = [f"max_plies={self.max_plies}"] if self.max_plies < game.max_game_length() else []
+        extra = [f"max_plies={self.max_plies}"] if self.max_plies < longest(game) else []
         extra += ["truncated=material"] if self._by_material else []
         extra += ["view=mover"] if self._own_first else []
         self.name = f"openspiel:{game}[{','.join(extra)}]" if extra else f"openspiel:{game}"
         self.num_actions, self.state_size = game.num_distinct_actions(), self.max_plies + 1
-        channels, height, width = _board_shape(game.observation_tensor_shape())
-        self.planes_shape = (channels + 1, height, width)
+        (channels, height, width), self._observe = observer(game)
+        self.planes_shape = (channels + self.num_players - 1, height, width)
         if self._short_name in SIDEWAYS:
             self.other_view = OTHER_VIEW
-        self.action_kinds = _kinds(game, self.num_actions // (height * width), action_kinds)
-        self.symmetry_cells, self.symmetry_actions = _symmetries(symmetries, height, width, self.num_actions)
-        self._observation = make_observation(game)
-        self._scale = 1 / game.max_utility()
+        self.action_kinds = kinds(game, self.num_actions // (height * width), action_kinds)
+        self.symmetry_cells, self.symmetry_actions = symmetry_tables(
+            symmetries, height, width, self.num_actions, self.num_outcomes > 0
+        )
+        self._bounds = bounds(game)
         self._words = functools.lru_cache(maxsize=1)(self._name_actions)  # callers ask for all actions of a state
-        self._live = _Live(self._replay, cache_mb * 2**20 // _state_bytes(game))
+        self._live = LiveStates(self._replay, cache_mb * 2**20 // state_bytes(game))
 
     def untruncated(self) -> "OpenSpiel":
-        return OpenSpiel(self.game, min(UNTRUNCATED_PLIES, self.game.max_game_length()), *self._parameters)
+        return OpenSpiel(self.game, min(UNTRUNCATED_PLIES, self._longest), *self._parameters)
 
     def initial(self, n: int) -> np.ndarray:
         return np.zeros((n, self.state_size), np.int16)
@@ -184,50 +154,83 @@ class OpenSpiel(Game):
         after = states.copy()
         after[:, 0] += 1
         after[np.arange(len(states)), after[:, 0]] = actions
-        for before, row, action in zip(states, after, actions):
-            self._live.add(_key(row), self._live[_key(before)].child(int(action)))
+        for live, key, action in zip(self._each(states), _keys(after), actions.tolist()):
+            self._live.add(key, live.followed_by(live.state.child(action)))
         return after
 
     def legal(self, states: np.ndarray) -> np.ndarray:
         legal = np.zeros((len(states), self.num_actions), np.bool_)
         for row, live in zip(legal, self._each(states)):
-            row[live.legal_actions()] = True
+            if not (self.num_outcomes and live.state.is_chance_node()):
+                row[live.state.legal_actions()] = True
         return legal
 
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ended = states[:, 0] >= self.max_plies
-        value = np.zeros(len(states), np.float32)
+        value = np.zeros((len(states), self.num_players), np.float32)
+        is_alone = self.num_players == 1
         for i, live in enumerate(self._each(states)):
-            if live.is_terminal():
-                ended[i], value[i] = True, live.returns()[self._first] * self._scale
-            elif ended[i] and self._by_material:
-                value[i] = 0.5 * np.sign(lead(live))
-        return ended, value
+            if live.state.is_terminal():
+                ended[i], value[i] = True, self._values(live)
+            elif is_alone or ended[i]:
+                value[i] = self._values(live)
+        return ended, value if self.num_players > 2 else value[:, 0].copy()
+
+    def _values(self, live):
+        """Return what each player has at the end, or where the game is cut, as values, player 0 first."""
+        least, largest = self._bounds
+        utilities = live.state.returns()
+        if self.num_players == 2:
+            value = utilities[max(live.first, 0)] * (1 / largest)
+            if self._by_material and not live.state.is_terminal():
+                value = 0.5 * np.sign(lead(live.state))
+            return value, -value
+        return np.clip(2 * (np.roll(utilities, -max(live.first, 0)) - least) / (largest - least) - 1, -1, 1)
+
+    def score(self, states: np.ndarray) -> np.ndarray | None:
+        if self.num_players > 1:
+            return None
+        return np.array([live.state.returns()[0] for live in self._each(states)], np.float32)
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
-        return np.array([live.current_player() == 1 - self._first for live in self._each(states)], np.int8)
+        player = np.array([live.seat(self.num_players) for live in self._each(states)], np.int8)
+        return np.where(states[:, 0] < self.max_plies, player, np.maximum(player, 0))
+
+    def chances(self, states: np.ndarray) -> np.ndarray:
+        if not self.num_outcomes:
+            return super().chances(states)
+        chances = np.zeros((len(states), self.num_outcomes), np.float32)
+        for row, live in zip(chances, self._each(states)):
+            outcomes, probabilities = zip(*live.state.chance_outcomes())
+            row[list(outcomes)] = probabilities
+        return chances
 
     def planes(self, states: np.ndarray) -> np.ndarray:
-        planes = np.empty((len(states), *self.planes_shape), np.float32)
-        observation = self._observation
-        numbers = self._observation.tensor.size
+        planes = np.zeros((len(states), *self.planes_shape), np.float32)
+        cells = self.planes_shape[1] * self.planes_shape[2]
+        numbers = (self.planes_shape[0] - self.num_players + 1) * cells
         for row, live in zip(planes.reshape(len(states), -1), self._each(states)):
-            second = live.current_player() == 1 - self._first
-            observation.set_from(live, 1 - self._first if second else self._first)
-            row[:numbers], row[numbers:] = observation.tensor, second
+            seat = live.seat(self.num_players) if not self.num_outcomes else max(live.seat(self.num_players), 0)
+            first = live.first if live.first > 0 else 0
+            row[:numbers] = self._observe(live.state, (seat + first) % self.num_players)
+            if seat:
+                row[numbers + (seat - 1) * cells : numbers + seat * cells] = 1
         return turned(planes, self._short_name, self._own_first) if self._short_name in SIDEWAYS else planes
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
-        texts, rows = described(self._short_name, self.planes_shape[0] - 1, self._own_first)
-        return (*texts, "1 everywhere if the player who did not begin is to move"), rows
+        further = self.num_players - 1
+        texts, rows = described(self._short_name, self.planes_shape[0] - further, self._own_first)
+        if further == 1:
+            return (*texts, "1 everywhere if the player who did not begin is to move"), rows
+        return (*texts, *(f"1 everywhere if player {k + 2} of {further + 1} is to move" for k in range(further))), rows
 
     def show(self, state: np.ndarray) -> str:
         return str(self.live(state))
 
     def board(self, state: np.ndarray) -> Board | None:
         """Return the board that OpenSpiel's text shows, see `openspiel_boards`."""
-        live = self.live(state)
-        return openspiel_boards.read(str(live), self.game, live.is_terminal())
+        live, first = self._live[_key(np.asarray(state))]
+        return openspiel_boards.read(str(live), self.game, live.is_terminal(), first)
 
     def is_cut(self, state: np.ndarray) -> bool:
         return not self.live(state).is_terminal()
@@ -236,19 +239,28 @@ class OpenSpiel(Game):
         """Return OpenSpiel's name of the action, without blanks; with its number if another action has that name."""
         return self._words(_key(np.asarray(state)))[int(action)]
 
+    def outcome_to_text(self, state: np.ndarray, outcome: int) -> str:
+        return re.sub("[():]", "", self._word(self.live(state), CHANCE, outcome))
+
     def _name_actions(self, key):
         """Return {legal action: its word}."""
-        live = self._live[key]
-        words = {a: "_".join(live.action_to_string(live.current_player(), a).split()) for a in live.legal_actions()}
+        live = self._live[key].state
+        words = {a: self._word(live, live.current_player(), a) for a in live.legal_actions()}
         uses = Counter(words.values())
         return {a: word if uses[word] == 1 else f"{word}#{a}" for a, word in words.items()}
 
+    def _word(self, live, player, action):
+        text = live.action_to_string(player, int(action)).strip()
+        if self.num_outcomes:
+            text = NUMBERED.sub("", text)
+        return "_".join(text.split())
+
     def live(self, state: np.ndarray) -> Any:
         """Return OpenSpiel's own object for a state, [S]. Do not change it."""
-        return self._live[_key(np.asarray(state))]
+        return self._live[_key(np.asarray(state))].state
 
     def _each(self, states):
-        return (self._live[_key(row)] for row in states)
+        return map(self._live.__getitem__, _keys(states))
 
     def state_to_text(self, state: np.ndarray) -> str:
         """Return a state, [S], of chess as FEN. Raises ValueError for other games."""
@@ -272,9 +284,11 @@ class OpenSpiel(Game):
 
     def _replay(self, key):
         fen, actions = split_start(np.frombuffer(key, np.int16)[1:])
-        live = self.game.new_initial_state(fen) if fen else self.game.new_initial_state()
+        state = self.game.new_initial_state(fen) if fen else self.game.new_initial_state()
+        live = Live(state, self._first)
         for action in actions:
-            live.apply_action(int(action))
+            state.apply_action(int(action))
+            live = live.followed_by(state)
         return live
 
 
@@ -285,74 +299,12 @@ def long_algebraic(live: Any, action: int) -> str:
     return chess.action_to_move(int(action), live.board()).to_lan()
 
 
-class _Live:
-    """OpenSpiel's states by their keys: at most `most` of those used last, in two halves, the older of which goes."""
-
-    def __init__(self, replay: Callable[[bytes], Any], most: int):
-        self._replay = replay
-        self._half = max(most // 2, 1)
-        self._new = {}
-        self._old = {}
-
-    def __getitem__(self, key: bytes) -> Any:
-        live = self._new.get(key)
-        if live is None:
-            live = self._old.get(key)
-            if live is None:
-                live = self._replay(key)
-            self.add(key, live)
-        return live
-
-    def add(self, key: bytes, live: Any) -> None:
-        if len(self._new) >= self._half:
-            self._old = self._new
-            self._new = {}
-        self._new[key] = live
+def _keys(states):
+    return [row[:end].tobytes() for row, end in zip(states, (states[:, 0] + 1).tolist())]
 
 
 def _key(row):
     return row[: row[0] + 1].tobytes()
-
-
-def _board_shape(shape):
-    """Return the shape [C, H, W] of an observation tensor: see `OpenSpiel`."""
-    if len(shape) == 3:
-        return tuple(shape)
-    if len(shape) == 1:
-        return (shape[0], 1, 1)
-    channels = shape[0]
-    cells = int(np.prod(shape[1:]))
-    side = round(cells**0.5)
-    return (channels, side, side) if side * side == cells else (channels, 1, cells)
-
-
-def _kinds(game, most, wanted):
-    """Return `Game.action_kinds`. most: whole kinds that the number of actions allows."""
-    if wanted is None:
-        return most if game.get_type().short_name in BY_CELLS else 0
-    if type(wanted) is not int or not 0 <= wanted <= most:
-        raise ValueError(f"action_kinds is {wanted!r}; allowed: None as is known for the game, or 0 to {most}")
-    return wanted
-
-
-def _symmetries(kind, height, width, num_actions):
-    """Return the tables `Game.symmetry_cells`, `symmetry_actions`. Actions beyond the cells, such as a pass, stay."""
-    cells = height * width
-    if kind not in SYMMETRIES:
-        raise ValueError(f'symmetries is "{kind}"; allowed: {", ".join(SYMMETRIES)}')
-    if kind != "none" and num_actions < cells or kind == "dihedral" and height != width:
-        raise ValueError(
-            f'symmetries is "{kind}"; the board has {height} x {width} cells and the game {num_actions} '
-            "actions: each cell must be an action, and a dihedral board square"
-        )
-    tables = dihedral(height, width)
-    if kind != "dihedral":
-        half_turn = tables[0, ::-1]
-        tables = np.stack([tables[0], half_turn])[: SYMMETRIES[kind]]
-    further = np.tile(np.arange(cells, num_actions, dtype=np.int32), (len(tables), 1))
-    return tables, np.concatenate([tables, further], axis=1) if kind != "none" else (
-        np.arange(num_actions, dtype=np.int32)[None]
-    )
 
 
 def _chosen(name, key, value, names):
@@ -362,24 +314,3 @@ def _chosen(name, key, value, names):
     if value not in (first, second) or value == second and name not in names:
         raise ValueError(f"{key} is {value!r}; allowed: {first}, and {second} in {' and '.join(names)} alone")
     return value == second
-
-
-def _state_bytes(game):
-    """Return the memory of one state in bytes, measured on copies of one in the middle of a game; at least 1 KiB."""
-    live = game.new_initial_state()
-    rng = np.random.default_rng(0)
-    for _ in range(40):
-        after = live.child(int(rng.choice(live.legal_actions())))
-        if after.is_terminal():
-            break
-        live = after
-    process = psutil.Process()
-    copies = []
-    grown = 0
-    # The first copies go where memory was freed before, so that this process does not grow.
-    while grown < SAMPLES_BYTES and len(copies) < SAMPLES_MAX:
-        before = process.memory_info().rss
-        num = max(len(copies), 500)
-        copies += [live.clone() for _ in range(num)]
-        grown = process.memory_info().rss - before
-    return max(grown // num, 1024)

@@ -27,6 +27,7 @@ CHAINS = ("hex",)
 # Promoted pieces that become pawns again when they are captured.
 PROMOTED = {"a": CHESS["q"], "c": CHESS["r"], "e": CHESS["b"], "h": CHESS["n"]}
 PROMOTED |= {letter.upper(): figure for letter, figure in PROMOTED.items()}
+OTHER_MARKS = str.maketrans("XOxo", "OXox")
 Signs = list[list[str]]  # of the cells of each row; " " where there is no cell
 
 
@@ -49,9 +50,9 @@ class Form(NamedTuple):
     light: int = 1
 
 
-def read(text: str, game: Any, is_over: bool) -> Board | None:
+def read(text: str, game: Any, is_over: bool, begins: int = 0) -> Board | None:
     """Return the board in the text of a state; None if the game has none, or the text is of another form than expected.
-    game: OpenSpiel's. is_over: whether the state is terminal."""
+    game: OpenSpiel's. is_over: whether the state is terminal. begins: OpenSpiel's number of the player who began."""
     name = game.get_type().short_name
     form = FORMS.get(name)
     found = form.read(text, form) if form else None
@@ -60,6 +61,9 @@ def read(text: str, game: Any, is_over: bool) -> Board | None:
     signs, columns, rows, beside = found
     owner = {" ": NO_CELL, form.empty: -1} | dict.fromkeys(form.nobody, NOBODY)
     owner |= dict.fromkeys(form.first, 0) | dict.fromkeys(form.second, 1)
+    if name == "backgammon" and begins == 1 or name == "banqi" and "P0=Red" in text:
+        owner |= dict.fromkeys(form.first, 1) | dict.fromkeys(form.second, 0)
+        beside = re.sub("(?i)\\b[xo]+\\b", lambda word: word[0].translate(OTHER_MARKS), beside)
     if len(signs) < 2 or len({len(row) for row in signs}) != 1:
         return None
     try:
@@ -84,9 +88,9 @@ def read(text: str, game: Any, is_over: bool) -> Board | None:
         tuple(rows),
         form.edges,
         won,
-        form.figures,
-        form.light,
-        beside,
+        figures=form.figures,
+        light=form.light,
+        beside=beside,
     )
 
 
@@ -148,6 +152,31 @@ def _hexagons(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str
     return table, SMALL[:width] if named else "", [str(r + 1) for r in range(len(table))] if named else [], ""
 
 
+def _rows(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], str] | None:
+    """Return the same of rows without names: "..x..", "? c A", "2 0 128 4", or "|b2||__|"."""
+    known = form.first + form.second + form.nobody + form.empty
+    table = []
+    for line in text.splitlines():
+        cells = [cell[::-1] for cell in re.findall(r"\|(..)\|", line)] or line.split()
+        cells = list(cells[0]) if len(cells) == 1 else cells
+        if cells and all(cell[-1] in known for cell in cells):
+            table.append(cells)
+    return table, "", [], ""
+
+
+def _points(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], str] | None:
+    """Return the same of backgammon: a number that ends a column of five pieces says how many there are. Between the
+    halves of the board is a column without cells."""
+    lines = text.splitlines()
+    table = [
+        [*found[1], " ", *found[2]] for line in lines if (found := re.fullmatch(r"\|([^|]{6})\|([^|]{6})\|", line))
+    ]
+    for at, beyond in ((0, 1), (-1, -2)):
+        for column, sign in enumerate(table[at] if len(table) == 11 else []):
+            table[at][column] = sign + table[beyond][column] if sign.isdigit() else sign
+    return table, "", [], ", ".join(line.strip() for line in lines if re.match("Dice: .|Bar: .|Scores", line))
+
+
 def _fen(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], str] | None:
     """Return the same of Forsyth's notation: chess, and shogi, whose columns are counted from the right."""
     board, mover, hand = (text.split() + ["", ""])[:3]
@@ -164,24 +193,34 @@ def _fen(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], st
 
 
 _CHESS = Form(_fen, CAPITALS, SMALL, kinds=None, figures=CHESS, light=0)
+_TILES = {str(2**k): str(2**k) for k in range(1, 18)}
 _X_AND_O = Form(_grid, "x", "o")
 FORMS = {
+    "2048": Form(_rows, "2468", "", empty="0", kinds=_TILES),
     "amazons": Form(_grid, "X", "O", "#", kinds={"#": "#"}),
     "antichess": _CHESS,
+    "backgammon": Form(_points, "x", "o", kinds={f"{n}{side}": str(n) for n in range(6, 16) for side in "xo"}),
+    "banqi": Form(_rows, SMALL, CAPITALS, "?", kinds=None),
     "breakthrough": Form(_grid, "b", "w"),
+    "catch": Form(_rows, "x", "", "o", kinds={"o": "o"}),
     "checkers": Form(_grid, "o8", "+*", kinds={"8": "K", "*": "k"}, figures={"K": CROWNED, "k": CROWNED}),
     "chess": _CHESS,
     "chinese_checkers": Form(_hexagons, "1", "2"),
+    "cliff_walking": Form(_rows, "P", "", "XG", kinds={"X": "X", "G": "G"}),
     "clobber": Form(_grid, "o", "x"),
     "connect_four": _X_AND_O,
     "crazyhouse": _CHESS._replace(figures=CHESS | PROMOTED),
     "cursor_go": Form(_grid, "X", "O", empty="+"),
+    "einstein_wurfelt_nicht": Form(
+        _rows, "w", "b", empty="_", kinds={f"{n}{side}": f"{side.upper()}{n}" for n in range(1, 7) for side in "wb"}
+    ),
     "go": Form(_grid, "X", "O", empty="+"),
     "gomoku": Form(_grid, "b", "w"),
     "havannah": Form(_hexagons, "O", "@"),
     "hex": Form(_hexagons, "xyzX", "opqO", edges=(0, 1)),
     "lines_of_action": _X_AND_O,
     "mnk": _X_AND_O,
+    "morpion_solitaire": Form(_rows, "1", "", empty="0"),
     "othello": Form(_grid, "x", "o", empty="-"),
     "pentago": Form(_grid, "O", "@"),
     "shogi": Form(_fen, CAPITALS, SMALL, kinds=None),

@@ -12,7 +12,7 @@ Shapes: n states, S numbers a state, C planes of H x W.
 import numpy as np
 
 from az_mpi.games.base import Game
-from az_mpi.games.random_games import random_actions
+from az_mpi.games.random_games import after_chance, random_actions
 from az_mpi.games.state_text import drawn, side_by_side
 
 GAMES, GAMES_MIN, POSITIONS = 256, 32, 12_000  # random games: as many as have about POSITIONS positions
@@ -84,6 +84,7 @@ class Ends:
 
     def __init__(self, game: Game, seen: Seen, rng: np.random.Generator):
         states = game.initial(int(np.clip(POSITIONS * seen.num / seen.plies, GAMES_MIN, GAMES)))
+        states, made = after_chance(game, states, np.zeros(len(states), np.int64), rng)
         earlier = []
         state_changes = _Changes(_bits)
         plane_changes = _Changes(_cells)
@@ -107,6 +108,7 @@ class Ends:
             last = mover[live]
             earlier = [tuple(part[live] for part in ply) for ply in plies[-2:]]
             states = game.play(states[live], random_actions(game.legal(states[live]), rng.random(int(live.sum()))))
+            states, made = after_chance(game, states, made[live] + 1, rng)
         self.states = seen.ends
         self.last = seen.last
         self.movers, self.values = game.to_play(self.states), game.terminal(self.states)[1]
@@ -194,8 +196,14 @@ def _cells(before, after):
 def check(game: Game, seen: Seen, rng: np.random.Generator) -> list[str]:
     """Return warnings, each of several lines. Raises AssertionError where `terminal` does not take the mover's view.
 
-    seen: of random games that were played before.
+    seen: of random games that were played before. A game of one player has one view only; with three players or more
+    `terminal` says whose value is which, so that only the planes are checked.
     """
+    if game.num_players == 1:
+        return []
+    if game.num_players > 2:
+        pair = _of_several(game, seen)
+        return [_unseen_mover(game, pair)] if pair is not None else []
     if not len(seen.columns()) and len(set(game.to_play(seen.ends).tolist())) < 2:
         return []  # nothing to compare
     ends = Ends(game, seen, rng)
@@ -233,19 +241,36 @@ def _of_last_mover(ends):
 def _alike(game, ends):
     """Return two ends with equal planes, another player to move and another value, [2, S], or None. Ends that were
     made by changing who is to move come last."""
-    first = {}
-    for row, planes in enumerate(ends.planes):
-        same = first.setdefault(planes.tobytes(), {})
-        for mate in same.values():
-            if ends.movers[mate] != ends.movers[row] and ends.values[mate] != ends.values[row]:
-                return ends.states[[mate, row]]
-        same.setdefault((ends.movers[row], ends.values[row]), row)
+    pair = _same_planes(ends.states, ends.planes, ends.movers, ends.values)
+    if pair is not None:
+        return pair
     if len(ends.rows):
         same = (game.planes(ends.turned) == ends.planes[ends.rows]).all(axis=(1, 2, 3))
         same &= game.terminal(ends.turned)[1] != ends.values[ends.rows]
         for i in np.flatnonzero(same)[:1]:
             return np.stack([ends.states[ends.rows[i]], ends.turned[i]])
     return None
+
+
+def _same_planes(states, planes, movers, values):
+    """Return two states with equal planes, another player to move and another value, [2, S], or None. values: [n] of
+    what can be compared."""
+    first = {}
+    for row, seen in enumerate(planes):
+        same = first.setdefault(seen.tobytes(), {})
+        for mate in same.values():
+            if movers[mate] != movers[row] and values[mate] != values[row]:
+                return states[[mate, row]]
+        same.setdefault((movers[row], values[row]), row)
+    return None
+
+
+def _of_several(game, seen):
+    """`_alike` for three players or more, whose values are compared as the player to move sees them."""
+    ends, movers = seen.ends, game.to_play(seen.ends)
+    relative = (movers[:, None] + np.arange(game.num_players)) % game.num_players
+    values = np.take_along_axis(game.terminal(ends)[1], relative, axis=1)
+    return _same_planes(ends, game.planes(ends), movers, [tuple(row) for row in values.tolist()])
 
 
 def _agreement(ends):
@@ -285,6 +310,9 @@ def _correlation(numbers, values, known, asked):
 def _described(game, state):
     """Return an end with what `to_play` and `terminal` say of it, in lines."""
     player = int(game.to_play(state[None])[0])
+    if game.num_players > 2:
+        values = ", ".join(f"{value:+g}" for value in game.terminal(state[None])[1][0])
+        return f"    to_play {player}, values {values}\n{drawn(game, state)}"
     value = float(game.terminal(state[None])[1][0])
     winner = player if value > 0 else 1 - player
     means = f"so player {winner} has won" if value else "a draw"

@@ -12,17 +12,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from az_mpi.core.intrinsics import call1, call2
+from az_mpi.core.intrinsics import FAILED, call1, call2
 from az_mpi.games.base import Game
-from az_mpi.games.compiled_rules import RULES, as_python, compiled, observed
-from az_mpi.games.entry_points import FAILED, Entries
+from az_mpi.games.compiled_rules import as_python, compiled, observed
+from az_mpi.games.entry_points import Entries, written
 
 _NO_ROWS = np.zeros((0, 0), np.uint8)
 
 
 class PositionGame(Game):
     """A game of which a subclass writes the rules of one position: `apply`, `legal_actions`, `result`,
-    `current_player`, `observe`, and `canonical` if the game has symmetries.
+    `current_player`, `observe`, and `canonical` if the game has symmetries. A game of three players or more writes
+    `results` in place of `result`; one with chance moves also `outcome_chances`.
 
     Numba compiles these functions. They may use attributes of the game that are numbers, arrays or tuples of numbers,
     which are constants there, and functions of the file with Numba's `@njit`. The methods of `Game`, for batches, are
@@ -31,7 +32,8 @@ class PositionGame(Game):
     compiled = True
 
     def apply(self, state: np.ndarray, action: int) -> None:
-        """Play a legal action: change `state`, state_dtype [S], which is a copy."""
+        """Play a legal action, or an outcome where it is chance's move: change `state`, state_dtype [S], which is a
+        copy."""
         raise NotImplementedError
 
     def legal_actions(self, state: np.ndarray, legal: np.ndarray) -> None:
@@ -39,11 +41,23 @@ class PositionGame(Game):
         raise NotImplementedError
 
     def result(self, state: np.ndarray) -> tuple[bool, float]:
-        """Return (whether the game is over, its value for the player to move in [-1, 1], 0 if it is not over)."""
+        """Return (whether the game is over, its value for the player to move in [-1, 1], 0 if it is not over). In a
+        game of one player the value before the end may be what counts if a limit of its length ends it there."""
+        raise NotImplementedError
+
+    def results(self, state: np.ndarray, values: np.ndarray) -> bool:
+        """Return whether the game is over; if so, set values[p] to the result of player p in [-1, 1]. values: float32
+        [P], all 0 before. For three players or more."""
         raise NotImplementedError
 
     def current_player(self, state: np.ndarray) -> int:
-        """Return who is to move: 0 for the player who began, else 1."""
+        """Return who is to move: 0 for the player who begins, then 1 to P - 1; `base.CHANCE`, -1, where a move is drawn
+        by lot. In a state where the game is over it is a player."""
+        return 0
+
+    def outcome_chances(self, state: np.ndarray, chances: np.ndarray) -> None:
+        """Where it is chance's move, set chances[o] to the probability of outcome o. chances: float32 [O], all 0
+        before."""
         raise NotImplementedError
 
     def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
@@ -65,7 +79,7 @@ class PositionGame(Game):
         """Whether compiled code may call `entries` in place of the methods for batches: not if a class, or this very
         object, has one of these methods of its own, which changes the rules or the planes there."""
         kind = getattr(self, "unguarded_class", type(self))
-        derived = "play", "legal", "planes", "terminal", "to_play", "canonical_key"
+        derived = "play", "legal", "planes", "terminal", "to_play", "canonical_key", "chances"
         own = any(name in vars(self) or getattr(kind, name) is not getattr(PositionGame, name) for name in derived)
         return self.compiled and not own
 
@@ -76,7 +90,7 @@ class PositionGame(Game):
     @cached_property
     def _python(self):
         """The functions as Python, by their names."""
-        functions = {name: as_python(getattr(type(self), name)) for name in RULES}
+        functions = {name: as_python(getattr(type(self), name)) for name in written(self).values()}
         return {name: functools.partial(_wrapping, function, self) for name, function in functions.items()}
 
     def initial(self, n: int) -> np.ndarray:
@@ -112,24 +126,29 @@ class PositionGame(Game):
         turned = _turned_all(self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat)
         self._check("observe", states, turned)
 
-    def _filled(self, name, states, out):
+    def _filled(self, name, states, out, entry=None):
         if self.compiled:
             states = self._contiguous(states)
-            self._check(name, states, _fill_all(getattr(self.entries, name), _rows(states), _rows(out)))
+            self._check(name, states, _fill_all(getattr(self.entries, entry or name), _rows(states), _rows(out)))
         else:
             for state, row in zip(states, out):
                 self._python[name](state, row)
         return out
 
     def terminal(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        ended, value = np.zeros(len(states), np.bool_), np.zeros(len(states), np.float32)
+        several = self.num_players if self.num_players > 2 else 1
+        ended, value = np.zeros(len(states), np.bool_), np.zeros((len(states), several), np.float32)
+        name = "result" if several == 1 else "results"
         if self.compiled:
             states = self._contiguous(states)
-            self._check("result", states, _result_all(self.entries.result, _rows(states), ended, value))
+            self._check(name, states, _result_all(self.entries.result, _rows(states), ended, value))
         else:
             for i, state in enumerate(states):
-                ended[i], value[i] = self._python["result"](state)
-        return ended, value
+                if several == 1:
+                    ended[i], value[i] = self._python[name](state)
+                else:
+                    ended[i] = self._python[name](state, value[i])
+        return ended, value if several > 1 else value[:, 0]
 
     def to_play(self, states: np.ndarray) -> np.ndarray:
         player = np.zeros(len(states), np.int8)
@@ -139,6 +158,12 @@ class PositionGame(Game):
         else:
             player[:] = [self._python["current_player"](state) for state in states]
         return player
+
+    def chances(self, states: np.ndarray) -> np.ndarray:
+        if not self.num_outcomes:
+            return super().chances(states)
+        out = np.zeros((len(states), self.num_outcomes), np.float32)
+        return self._filled("outcome_chances", states, out, "chances")
 
     def canonical_key(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         keys, symmetry = np.zeros(len(states), np.uint64), np.zeros(len(states), np.int64)
@@ -153,7 +178,12 @@ class PositionGame(Game):
     def _check(self, name, states, failed, actions=None):
         """Raise what the function `name` raises for state number `failed`; nothing if that is -1."""
         if failed >= 0:
-            out = {"legal_actions": (self.num_actions, np.bool_), "observe": (observed(self), self.planes_dtype)}
+            out = {
+                "legal_actions": (self.num_actions, np.bool_),
+                "observe": (observed(self), self.planes_dtype),
+                "results": (self.num_players, np.float32),
+                "outcome_chances": (self.num_outcomes, np.float32),
+            }
             given: list[Any] = [np.zeros(*out[name])] if name in out else []
             given += [] if actions is None else [int(actions[failed])]
             self._python[name](np.array(states[failed]), *given)
@@ -220,7 +250,7 @@ def _turned_all(entry, states, tables, symmetry, out):
 @njit(cache=True, nogil=True)
 def _result_all(entry, states, ended, value):
     for b in range(len(ended)):
-        found = call2(entry, _at(states, b), np.int64(value.ctypes.data) + 4 * b)
+        found = call2(entry, _at(states, b), np.int64(value.ctypes.data) + 4 * value.shape[1] * b)
         if found == FAILED:
             return b
         ended[b] = found != 0

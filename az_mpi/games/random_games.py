@@ -9,9 +9,10 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.core.intrinsics import call1, call2
-from az_mpi.games.base import Game
-from az_mpi.games.entry_points import FAILED, WORDS_FROM, Entries
+from az_mpi.core.intrinsics import FAILED, call1, call2
+from az_mpi.games import chance
+from az_mpi.games.base import CHANCE, Game, of_players
+from az_mpi.games.entry_points import WORDS_FROM, Entries
 from az_mpi.games.position_game import PositionGame
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # the step of SplitMix64
@@ -19,16 +20,29 @@ _EACH_BYTE, _LAST_BYTE = np.uint64(0x0101010101010101), np.uint64(56)
 
 
 def random_games(game: Game, num: int, rng: np.random.Generator) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield, ply by ply, (states [n, S], their legal moves bool [n, A]) of those of `num` games that have not ended.
-    None is longer than `game.max_plies`, even if the rules do not end it there."""
-    states = game.initial(num)
-    for _ in range(game.max_plies):
-        if not len(states):
-            return
+    """Yield, move by move, (states [n, S], their legal moves bool [n, A]) of those of `num` games that have not ended.
+    Chance's moves come between. No game has more than `game.max_plies` moves, even if the rules do not end it there."""
+    states, plies = after_chance(game, game.initial(num), np.zeros(num, np.int64), rng)
+    while len(states):
         legal = game.legal(states)
         yield states, legal
         states = game.play(states, random_actions(legal, rng.random(len(states))))
-        states = states[~game.terminal(states)[0]]
+        states, plies = after_chance(game, states, plies + 1, rng)
+        live = ~game.terminal_at(states, plies)[0]
+        states, plies = states[live], plies[live]
+
+
+def after_chance(
+    game: Game, states: np.ndarray, plies: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return (states [B, S] after all moves of chance that come first, drawn by `rng`; the plies to each, int64 [B]).
+    plies: int64 [B], to each of the given states."""
+    plies = plies.copy()
+
+    def drawn(rows, outcomes):
+        plies[rows] += 1
+
+    return chance.resolve(game, states, lambda rows: rng.random(len(rows)), drawn), plies
 
 
 def random_actions(legal: np.ndarray, uniform: np.ndarray) -> np.ndarray:
@@ -39,63 +53,103 @@ def random_actions(legal: np.ndarray, uniform: np.ndarray) -> np.ndarray:
 
 
 def play_out(game: Game, states: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, int]:
-    """Play from each of states, [B, S], which are not terminal, to the end. Return (the results for the players to move
-    in them, float32 [B]; how many moves were played). A game that is not over after `game.max_plies` more is a draw."""
+    """Play from each of states, [B, S], which are not terminal and where a player is to move, to the end. Return (the
+    results for the players to move in them, as evaluators give values, float32 [B], or [B, P] with three players or
+    more; how many moves were played, chance's too). A game that is not over after `game.max_plies` more counts what
+    `terminal` says there: 0 but in games of one player."""
     if isinstance(game, PositionGame) and game.has_entries:
-        value, size = np.zeros(len(states), np.float32), states.shape[1] * states.dtype.itemsize
+        several = game.num_players if game.num_players > 2 else 1
+        value, size = np.zeros((len(states), several), np.float32), states.shape[1] * states.dtype.itemsize
         rows = np.array(states, order="C").view(np.uint8).reshape(-1, size)
-        plies = _play_out(
-            game.entries, rows, game.num_actions, game.max_plies, rng.integers(2**64, dtype=np.uint64), value
-        )
+        seed = rng.integers(2**64, dtype=np.uint64)
+        sizes = game.num_actions, game.num_outcomes, game.num_players, game.max_plies
+        plies = _play_out(game.entries, rows, sizes, seed, value)
         if plies != FAILED:
-            return value, plies  # otherwise the methods for batches say what is wrong
+            return value if several > 1 else value[:, 0], plies  # otherwise the methods for batches say what is wrong
     return _played_in_batches(game, states, rng)
 
 
 def _played_in_batches(game, states, rng):
-    value, player, rows, plies = np.zeros(len(states), np.float32), game.to_play(states), np.arange(len(states)), 0
-    for _ in range(game.max_plies):
-        if not len(rows):
-            break
-        # Each legal action is equally likely to have the largest of independent uniform numbers in (0, 1].
-        draws = 1 - rng.random((len(rows), game.num_actions), np.float32)
-        states = game.play(states, np.argmax(draws * game.legal(states), axis=1))
-        plies += len(rows)
-        ended, result = game.terminal(states)
-        same = game.to_play(states[ended]) == player[rows[ended]]
-        value[rows[ended]] = np.where(same, result[ended], -result[ended])
-        rows = rows[~ended]
-        states = states[~ended]
-    return value, plies
+    player, rows, total = game.to_play(states), np.arange(len(states)), 0
+    found, plies = np.zeros((len(states), game.num_players), np.float32), np.zeros(len(states), np.int64)
+    while len(rows):
+        due = chance.due(game, states)
+        actions = np.empty(len(rows), np.int64)
+        if due.any():
+            actions[due] = chance.draw(game, states[due], rng.random(int(due.sum())))
+        if not due.all():
+            # Each legal action is equally likely to have the largest of independent uniform numbers in (0, 1].
+            draws = 1 - rng.random((int((~due).sum()), game.num_actions), np.float32)
+            actions[~due] = np.argmax(draws * game.legal(states[~due]), axis=1)
+        states = game.play(states, actions)
+        total, plies = total + len(rows), plies + 1
+        ended, value = game.terminal_at(states, plies)
+        found[rows[ended]] = of_players(game, value, game.to_play(states))[ended]
+        rows, states, plies = rows[~ended], states[~ended], plies[~ended]
+    relative = (player[:, None] + np.arange(game.num_players)) % game.num_players
+    found = np.take_along_axis(found, relative, axis=1)
+    return found if game.num_players > 2 else found[:, 0], total
 
 
 @njit(cache=True, nogil=True)
 def _play_out(
-    entries: Entries, states: np.ndarray, num_actions: int, max_plies: int, seed: int, value: np.ndarray
+    entries: Entries, states: np.ndarray, sizes: tuple[int, int, int, int], seed: int, value: np.ndarray
 ) -> int:
-    """Play in place, uint8 [B, bytes of a state]; return the number of moves, or FAILED."""
-    legal, result, plies = np.empty(num_actions, np.bool_), np.empty(1, np.float32), 0
+    """Play in place, uint8 [B, bytes of a state]; return the number of moves, or FAILED. sizes: the numbers of actions,
+    of outcomes, of players, and of plies at most. value: float32 [B, 1], or [B, P] with three players or more."""
+    num_actions, num_outcomes, num_players, max_plies = sizes
+    legal, chances, plies = np.empty(num_actions, np.bool_), np.empty(num_outcomes, np.float32), 0
+    result = np.empty(value.shape[1], np.float32)
     words = legal[: num_actions // 8 * 8 if num_actions >= WORDS_FROM else 0].view(np.uint64)
     legal_at, result_at = np.int64(legal.ctypes.data), np.int64(result.ctypes.data)
     for b in range(len(states)):
         state = np.int64(states.ctypes.data) + b * states.shape[1]
         player = call1(entries.current_player, state)
-        for _ in range(max_plies):
-            num_legal = call2(entries.legal_actions, state, legal_at)
-            if num_legal <= 0:
-                return FAILED
+        for ply in range(max_plies):
             seed += _GOLDEN
-            action = _drawn_in_words(legal, words, num_legal, seed) if len(words) else _drawn(legal, num_legal, seed)
+            if num_outcomes and call1(entries.current_player, state) == CHANCE:
+                if call2(entries.chances, state, np.int64(chances.ctypes.data)) == FAILED:
+                    return FAILED
+                action = _outcome(chances, seed)
+            else:
+                num_legal = call2(entries.legal_actions, state, legal_at)
+                if num_legal <= 0:
+                    return FAILED
+                action = (
+                    _drawn_in_words(legal, words, num_legal, seed) if len(words) else _drawn(legal, num_legal, seed)
+                )
             if call2(entries.apply, state, action) == FAILED:
                 return FAILED
             plies += 1
+            result[:] = 0
             ended = call2(entries.result, state, result_at)
             if ended == FAILED:
                 return FAILED
-            if ended:
-                value[b] = result[0] if call1(entries.current_player, state) == player else -result[0]
+            if ended or ply == max_plies - 1:
+                if num_players > 2:
+                    for k in range(num_players):
+                        value[b, k] = result[(player + k) % num_players]
+                else:
+                    same = num_players == 1 or call1(entries.current_player, state) == player
+                    value[b, 0] = result[0] if same else -result[0]
                 break
     return plies
+
+
+@njit(cache=True, nogil=True)
+def _outcome(chances, seed):
+    """Return an outcome, drawn by its probability. seed: tells draws apart."""
+    total = 0.0
+    for chance_of in chances:
+        total += chance_of
+    left, outcome = total * (np.float64(mix(seed) >> np.uint64(11)) * 2.0**-53), -1
+    for o in range(len(chances)):
+        if chances[o] > 0:
+            outcome = o
+            left -= chances[o]
+            if left < 0:
+                break
+    return outcome
 
 
 @njit(cache=True, nogil=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.games.base import Game
+from az_mpi.games.base import CHANCE, Game
 
 INDENT = " " * 4
 NUMBERS_MAX = 40  # of a state that are printed
@@ -39,7 +39,8 @@ def in_state(game: Game, state: np.ndarray) -> str:
 
 def _to_move(game, state):
     try:
-        return f", player {int(game.to_play(state[None])[0])} to move"
+        player = int(game.to_play(state[None])[0])
+        return ", chance to move" if player == CHANCE else f", player {player} to move"
     except Exception:
         return ""
 
@@ -56,6 +57,11 @@ def expect(fits: Any, told: str, game: Game, states: np.ndarray, got: Callable[[
         came = got if isinstance(got, str) else got(row)
         lines = [told, f"  {came}"] if came else [told]
         raise AssertionError("\n".join([*lines, in_state(game, states[row])]))
+
+
+def same(rows: np.ndarray, others: np.ndarray) -> Any:
+    """Return whether rows are equal, bool [n]; False if their shapes are not."""
+    return rows.shape == others.shape and (rows == others).reshape(len(rows), -1).all(axis=1)
 
 
 def side_by_side(left: str, right: str) -> str:

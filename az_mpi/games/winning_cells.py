@@ -11,7 +11,7 @@ def lines(players: np.ndarray, k: int) -> Cells:
     """Return the cells of all lines of k or more pieces of one player, int8 [H, W] as in `Board.players`."""
     height, width = players.shape
     found = set()
-    for row, column in np.argwhere((players == 0) | (players == 1)).tolist():
+    for row, column in np.argwhere(players >= 0).tolist():
         for down, right in LINES:
             run = [(row + step * down, column + step * right) for step in range(k)]
             (r, c) = run[-1]

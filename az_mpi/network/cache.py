@@ -1,7 +1,7 @@
 """The evaluation cache: an evaluator that asks the network only for positions that it has not seen.
 
 `core.evaluation_table` has the table. A position that occurs twice in a batch is evaluated once. Shapes: n positions,
-m positions to evaluate, A actions.
+m positions to evaluate, A actions, V values.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from numba import njit
 from az_mpi.core import evaluation_table
 from az_mpi.core.evaluation_table import Known, table_bytes, table_of
 from az_mpi.core.own_modules import fitting
+from az_mpi.core.players import num_values
 from az_mpi.games.base import Game
 from az_mpi.network.evaluators import Evaluation, Evaluator, NetworkEvaluator
 
@@ -81,27 +82,34 @@ class CachedEvaluator(NetworkEvaluator):
         table = self._table
         keys, symmetry = game.canonical_key(states)
         keys = np.maximum(keys ^ self._weights, np.uint64(1))  # 0 marks an empty entry
-        logits, value, row, missing = _look_up(table, keys, symmetry, game.symmetry_actions)
+        several = num_values(game.num_players)
+        logits, value, row, missing = _look_up(table, keys, symmetry, game.symmetry_actions, several)
         self.count(len(states), len(missing))
         if not len(missing):
-            return lambda: (logits.view(np.float32), value.view(np.float32))
+            return lambda: _as_evaluation(logits, value)
         evaluation = self.begin_turned(states[missing], symmetry[missing])
         legal = game.legal(states[missing])
         shape = len(missing), game.num_actions
 
         def complete():
-            found = fitting(evaluation(), shape, self.engine)
-            new = [np.ascontiguousarray(part, np.float32).view(np.uint32) for part in found]
+            found = fitting(evaluation(), shape, several, self.engine)
+            new = [np.ascontiguousarray(part, np.float32).reshape(shape[0], -1).view(np.uint32) for part in found]
             _answer(row, symmetry, game.symmetry_actions, *new, logits, value)
             _store_all(table, keys[missing], legal, game.symmetry_actions, symmetry[missing], *new)
-            return logits.view(np.float32), value.view(np.float32)
+            return _as_evaluation(logits, value)
 
         return complete
 
 
+def _as_evaluation(logits, value):
+    """Return an evaluation from the bits of logits [n, A] and value [n, V]."""
+    value = value.view(np.float32)
+    return logits.view(np.float32), value[:, 0] if value.shape[1] == 1 else value
+
+
 @njit(cache=True, nogil=True)
-def _look_up(table, keys, symmetry, actions):
-    """Look up keys [n]. Return (logits [n, A], value [n], both the bits of float32 as uint32; row int64 [n]; missing
+def _look_up(table, keys, symmetry, actions, num_values):
+    """Look up keys [n]. Return (logits [n, A], value [n, V], both the bits of float32 as uint32; row int64 [n]; missing
     int64 [m]).
 
     symmetry: [n], of each position to its canonical image. Positions found in the table get logits, value and row -1.
@@ -109,7 +117,7 @@ def _look_up(table, keys, symmetry, actions):
     """
     n = len(keys)
     logits = np.zeros((n, actions.shape[1]), np.uint32)
-    value = np.zeros(n, np.uint32)
+    value = np.zeros((n, num_values), np.uint32)
     row = np.full(n, -1, np.int64)
     missing = np.empty(n, np.int64)
     count = 0
@@ -119,7 +127,7 @@ def _look_up(table, keys, symmetry, actions):
     rows = np.full(num_places, -1, np.int64)  # a hash table with open addressing: the rows of missing keys
     for i in range(n):
         at = evaluation_table.find(table, keys[i])
-        if at >= 0 and evaluation_table.read(table, keys[i], at, actions, symmetry[i], logits[i], value[i : i + 1]):
+        if at >= 0 and evaluation_table.read(table, keys[i], at, actions, symmetry[i], logits[i], value[i]):
             continue
         place = np.int64(keys[i] & np.uint64(num_places - 1))
         while rows[place] >= 0 and keys[missing[rows[place]]] != keys[i]:
@@ -138,7 +146,8 @@ def _answer(row, symmetry, actions, new_logits, new_value, logits, value):
         if row[i] >= 0:
             for j in range(logits.shape[1]):
                 logits[i, actions[symmetry[i], j]] = new_logits[row[i], j]
-            value[i] = new_value[row[i]]
+            for k in range(value.shape[1]):
+                value[i, k] = new_value[row[i], k]
 
 
 @njit(cache=True, nogil=True)

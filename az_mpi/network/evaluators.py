@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.core import evaluation_table
+from az_mpi.core.players import num_values
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import play_out
 
 if TYPE_CHECKING:
     from az_mpi.network.engines.engine import Engine
 
-Evaluation = tuple[np.ndarray, np.ndarray]  # logits float32 [n, A]; value float32 [n] for the player to move
+# logits float32 [n, A]; value float32 [n] for the player to move, or with three players or more [n, P]: of the player
+# to move, of the one after that, and so on.
+Evaluation = tuple[np.ndarray, np.ndarray]
 
 
 class Evaluator:
@@ -89,13 +92,15 @@ class NetworkEvaluator(Evaluator):
             planes = np.empty((len(states), *self.game.planes_shape), self.game.planes_dtype)
         self.game.turned_planes(states, symmetry, planes)
         evaluation = self.engine.begin(planes)
-        return lambda: searched(evaluation())
+        return lambda: searched(evaluation(), self.game.num_players)
 
 
-def searched(outputs: dict[str, np.ndarray]) -> Evaluation:
-    """Return the outputs of an engine that a search uses. A value [n, 3] is of a `WinDrawLoss` head."""
+def searched(outputs: dict[str, np.ndarray], num_players: int = 2) -> Evaluation:
+    """Return the outputs of an engine that a search uses. With one or two players a value [n, 3] is of a `WinDrawLoss`
+    head."""
     value = outputs["value"]
-    return outputs["policy"], value if value.ndim == 1 else value[:, 0] - value[:, 2]
+    is_value = value.ndim == 1 or num_players > 2
+    return outputs["policy"], value if is_value else value[:, 0] - value[:, 2]
 
 
 class UniformEvaluator(Evaluator):
@@ -105,9 +110,11 @@ class UniformEvaluator(Evaluator):
 
     def __init__(self, game: Game):
         self.num_actions = game.num_actions
+        self.value_shape = () if num_values(game.num_players) == 1 else (game.num_players,)
 
     def __call__(self, states: np.ndarray) -> Evaluation:
-        return np.zeros((len(states), self.num_actions), np.float32), np.zeros(len(states), np.float32)
+        value = np.zeros((len(states), *self.value_shape), np.float32)
+        return np.zeros((len(states), self.num_actions), np.float32), value
 
 
 class RolloutEvaluator(Evaluator):

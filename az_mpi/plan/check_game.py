@@ -16,7 +16,8 @@ from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.games.base import NOT_DESCRIBED, Game, described_planes, positions
+from az_mpi.games import chance
+from az_mpi.games.base import NOT_DESCRIBED, Game, described_planes, positions, results
 from az_mpi.games.position_game import PositionGame
 from az_mpi.games.random_games import random_actions, random_games
 from az_mpi.network import engines, resnet
@@ -27,8 +28,9 @@ from az_mpi.train.replay import HELD_POLICY, sample_dtype
 
 PROG = "python -m az_mpi check-game"
 ABOUT = """\
-Check a game: play random games and look for broken rules and likely mistakes, draw an end that each player has won,
-time the rules, and say what learning the game with the default settings takes in memory and time."""
+Check a game: play random games and look for broken rules and likely mistakes, draw an end that each player has won
+(of one player: the best end and the worst one), time the rules, and say what learning the game with the default
+settings takes in memory and time."""
 EPILOG = """\
 examples:
   python -m az_mpi check-game "othello(size=6)"
@@ -38,7 +40,7 @@ exit codes: 0 the rules hold together, perhaps with a warning, 1 they do not, 2 
 """
 NUM_CHECKED, NUM_GAMES, BATCH, TIMED_S = 64, 32, 256, 0.1
 ROUNDS = 4  # of NUM_GAMES games, at most, in which ends that each player has won are looked for
-WON = {1: "a win of the player who began", 0: "a draw", -1: "a win of the player who moved second"}
+WON = {0: "a win of the player who began", 1: "a win of the player who moved second", None: "a draw"}  # of two
 MIB = 2**20
 PLANES_SHOWN = 24
 
@@ -75,9 +77,11 @@ def main(arguments: list[str]) -> int:
 def size_of(game: Game) -> str:
     """Return the sizes of a game in one line."""
     channels, height, width = game.planes_shape
+    kind = "" if game.num_players == 2 else f"{counted(game.num_players, 'player')}, "
+    chance_of = f", {counted(game.num_outcomes, 'outcome')} of chance" if game.num_outcomes else ""
     return (
-        f"{game.name}: {game.num_actions:,} actions, {counted(channels, 'plane')} of {height} x {width}, "
-        f"{counted(len(game.symmetry_cells), 'symmetry', 'symmetries')}, at most "
+        f"{game.name}: {kind}{game.num_actions:,} actions{chance_of}, {counted(channels, 'plane')} of "
+        f"{height} x {width}, {counted(len(game.symmetry_cells), 'symmetry', 'symmetries')}, at most "
         f"{counted(game.max_plies, 'ply', 'plies')}, "
         f"{game.state_size * game.state_dtype.itemsize:,} bytes a state; {_way_of(game)}"
     )
@@ -107,7 +111,7 @@ def planes_of(game: Game) -> str:
 
 
 def random_positions(game: Game, rng: np.random.Generator) -> tuple[np.ndarray, float]:
-    """Return (the positions in play of NUM_GAMES random games, [n, S], and the games' mean number of plies)."""
+    """Return (the positions of NUM_GAMES random games where a player is to move, [n, S]; how many a game has)."""
     seen = [states for states, _ in random_games(game, NUM_GAMES, rng)]
     return np.concatenate(seen), sum(map(len, seen)) / NUM_GAMES
 
@@ -118,60 +122,98 @@ def noted(warnings: list[str]) -> str:
 
 
 def drawn_ends(game: Game, rng: np.random.Generator) -> str:
-    """Play random games; return as text the end of one that the player who began has won, and of one that the other
-    player has won; the end of a draw if nobody has won any."""
-    found = {}  # result for the player who began, -1, 0 or 1: the actions of the first game that had it
+    """Play random games; return as text the end of one that each player has won, and the end of a draw if nobody has
+    won any. Of a game of one player: the ends with the largest and the smallest value."""
+    if game.num_players == 1:
+        played = sorted(played_games(game, rng), key=lambda one: one[1][0])
+        best, worst = drawn_end(game, *played[-1]), drawn_end(game, *played[0])
+        return best if best == worst else f"{best}\n\n{worst}"
+    found = {}  # the player with the largest result, None for a draw: (actions, results) of the first such game
     for _ in range(ROUNDS):
-        for actions, result in played_games(game, rng):
-            found.setdefault(int(np.sign(result)), actions)
-        if found.keys() >= {1, -1}:
+        for actions, values in played_games(game, rng):
+            found.setdefault(winner(values), (actions, values))
+        if len(found.keys() - {None}) == game.num_players:
             break
-    drawn = [drawn_end(game, found[sign]) for sign in (1, -1) if sign in found] or [drawn_end(game, found[0])]
-    never = " or ".join(WON[sign] for sign in (1, -1) if sign not in found)
+    players = range(game.num_players)
+    drawn = [drawn_end(game, *found[player]) for player in players if player in found]
+    never = " or ".join(won(game, player) for player in players if player not in found)
+    if not drawn:
+        drawn = [drawn_end(game, *found[None])]
     return "\n\n".join([*drawn, f"no random game ended with {never}"] if never else drawn)
 
 
-def played_games(game: Game, rng: np.random.Generator) -> list[tuple[list[int], float]]:
-    """Play NUM_GAMES random games; return of each that ended (its actions, the result for the player who
-    began)."""
+def winner(values: list[float]) -> int | None:
+    """Return the player whose result, of P, is the largest; None if several have it."""
+    best = [player for player, value in enumerate(values) if value == max(values)]
+    return best[0] if len(best) == 1 else None
+
+
+def won(game: Game, player: int | None) -> str:
+    """Return what it is called that a player of two or more has won, or nobody."""
+    return WON[player] if game.num_players == 2 or player is None else f"a win of player {player}"
+
+
+def played_games(game: Game, rng: np.random.Generator) -> list[tuple[list[int], list[float]]]:
+    """Play NUM_GAMES random games; return of each that ended (its actions with chance's outcomes, the result of each
+    player)."""
     states = game.initial(NUM_GAMES)
     number = np.arange(NUM_GAMES)  # of the game that each state belongs to
     moves = [[] for _ in range(NUM_GAMES)]
-    results = {}  # by the game's number
+    found = {}  # by the game's number
     for _ in range(game.max_plies):
         if not len(states):
             break
-        actions = random_actions(game.legal(states), rng.random(len(states)))
+        due = chance.due(game, states)
+        actions = np.empty(len(states), np.int64)
+        for rows, choose in ((due, chance.draw), (~due, _random)):
+            if rows.any():
+                actions[rows] = choose(game, states[rows], rng.random(int(rows.sum())))
         for i, action in zip(number, actions.tolist()):
             moves[i].append(action)
         states = game.play(states, actions)
-        ended, value = game.terminal(states)
-        outcome = np.where(game.to_play(states) == 0, value, 0 - value)
-        results |= dict(zip(number[ended].tolist(), outcome[ended].tolist()))
+        ended, values = results(game, states)
+        found |= dict(zip(number[ended].tolist(), values[ended].tolist()))
         states = states[~ended]
         number = number[~ended]
-    return [(moves[i], result) for i, result in sorted(results.items())]
+    return [(moves[i], result) for i, result in sorted(found.items())]
 
 
-def drawn_end(game: Game, actions: list[int]) -> str:
-    """Return the last moves of a game, its last two positions and its result as text."""
+def _random(game, states, uniform):
+    return random_actions(game.legal(states), uniform)
+
+
+def drawn_end(game: Game, actions: list[int], values: list[float]) -> str:
+    """Return the last moves of a game, its last two positions and its result as text. values: of each player."""
     states = list(positions(game, game.initial(1)[0], actions))
-    words = [game.action_to_text(state, action) for state, action in zip(states[-8:], actions[-8:])]
+    words = [_word(game, state, action) for state, action in zip(states[-8:], actions[-8:])]
     end = game.play(states[-1][None], np.array(actions[-1:]))[0]
-    value = float(game.terminal(end[None])[1][0])
-    player = int(game.to_play(end[None])[0])
-    result = value if player == 0 else 0 - value
     moves = " ".join([*(["..."] if len(actions) > 8 else []), *words[:-1]])
     after = f", after {moves}" if moves else ""
+    kind = f" with {won(game, winner(values))}" if game.num_players > 1 else ""
     return "\n".join(
         [
-            f"a random game with {WON[int(np.sign(result))]}{after}",
+            f"a random game{kind}{after}",
             game.show(states[-1]),
-            f"and {words[-1]}: {result:+g} for the player who began "
-            f"(the value is {value:+g} for player {player}, who is to move)",
+            f"and {words[-1]}: {_result(game, end, values)}",
             game.show(end),
         ]
     )
+
+
+def _word(game, state, action):
+    is_drawn = chance.due(game, state[None])[0]
+    return f"[{game.outcome_to_text(state, action)}]" if is_drawn else game.action_to_text(state, action)
+
+
+def _result(game, end, values):
+    if game.num_players > 2:
+        return ", ".join(f"{value:+g} for player {player}" for player, value in enumerate(values))
+    if game.num_players == 1:
+        score = game.score(end[None])
+        return f"a value of {values[0]:+g}" + ("" if score is None else f", {score[0]:,g} {game.score_name}")
+    value = float(game.terminal(end[None])[1][0])
+    player = int(game.to_play(end[None])[0])
+    return f"{values[0]:+g} for the player who began (the value is {value:+g} for player {player}, who is to move)"
 
 
 def time_rules(game: Game, states: np.ndarray) -> dict[str, float]:
@@ -186,7 +228,22 @@ def time_rules(game: Game, states: np.ndarray) -> dict[str, float]:
         "canonical_key": lambda: game.canonical_key(states),
         "planes": lambda: game.planes(states),
     }
+    if game.num_outcomes:
+        chance_states = chance_positions(game, np.random.default_rng(0))
+        if len(chance_states):
+            chance_states = np.resize(chance_states, (BATCH, game.state_size))
+            calls["chances"] = lambda: game.chances(chance_states)
     return {name: timed(call) * 1e6 / BATCH for name, call in calls.items()}
+
+
+def chance_positions(game: Game, rng: np.random.Generator) -> np.ndarray:
+    """Return positions of random games where it is chance's move, [n, S]."""
+    starts, seen = game.initial(NUM_GAMES), []
+    seen.append(starts[chance.due(game, starts)])
+    for states, legal in random_games(game, NUM_GAMES, rng):
+        after = game.play(states, random_actions(legal, rng.random(len(states))))
+        seen.append(after[chance.due(game, after)])
+    return np.concatenate(seen)
 
 
 def timed(call: Callable[[], Any]) -> float:

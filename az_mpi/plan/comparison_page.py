@@ -14,19 +14,25 @@ from az_mpi.plan.variants import Variant
 from az_mpi.report import chart, html_report
 
 NAME = "compare.html"
+INTERVALS = {
+    figures.ELO: "Intervals of Elo are of 95 %, and count all games, or all pairs with the same dice, as independent.",
+    figures.SHARE: "Its intervals are of 95 %, of sets of games in which each seat is taken once.",
+    figures.DIFFERENCE: "Its intervals are of 95 %, of pairs of games with the same seed.",
+}
 
 
 def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], options: Namespace) -> Path:
     """Write the page and return its path."""
     found = figures.rows(state, variants, options.seeds)
-    head = sorted(dict.fromkeys(name for row in found for name in row), key="Elo".__eq__)  # Elo last
+    last = figures.heading(state)
+    head = sorted(dict.fromkeys(name for row in found for name in row), key=last.__eq__)
     table = html_report.html_table(head, [[row.get(name, "-") for name in head] for row in found])
     spread = "the least and the largest" if options.seeds > 1 else "95 % intervals"
     about = (
         f"Each configuration trained {options.minutes:g} minutes with {counted(options.seeds, 'seed')} each, "
         f"alternately on the same cores. Measured with {options.simulations} simulations a move. Numbers are means "
         f"over the seeds, with {spread}. The last column is of matches of {options.games} games against "
-        f"{variants[0].label} of the same seed. Intervals of Elo are of 95 % and count all games as independent."
+        f"{variants[0].label} of the same seed. {INTERVALS[last]}"
     )
     content = (
         f"<header><h1>{escape(str(folder.resolve()))}</h1><p>{escape(about)}</p></header>"
@@ -44,7 +50,9 @@ def _charts(state, variants, seeds):
     ):
         for axis in ("minutes", "simulations"):
             series = [_series(state, variant, seeds, name, axis) for variant in variants]
-            drawn.append(chart.lines(name, axis, "share", series, limits=(0, 1)))
+            in_unit = name.endswith(")")  # the scores of one player
+            y_label = name if in_unit else "share"
+            drawn.append(chart.lines(name, axis, y_label, series, limits=None if in_unit else (0, 1)))
     return "".join(drawn)
 
 

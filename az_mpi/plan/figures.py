@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from az_mpi.core.printing import counted
+from az_mpi.core.printing import bounds, counted
 from az_mpi.evaluate import rating
-from az_mpi.evaluate.arena import MatchResult
+from az_mpi.evaluate.tally import MatchResult
 from az_mpi.plan.variants import Variant
 from az_mpi.telemetry import metrics
 from az_mpi.telemetry.summary import evaluation_lines
@@ -26,7 +26,7 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
     games = iterations[-1].get("num_games_stored", counted) if iterations else 0
     # Games that were played before a stop are stored, but no iteration counts them: they count as long as the others.
     simulations *= games / max(counted, 1)
-    return {
+    found = {
         "minutes": seconds / 60,
         "iteration": len(iterations),
         "complete": complete,
@@ -35,14 +35,28 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
         "matches": measured["matches"],
         "solver": measured.get("solver"),
     }
+    # Of one player; the scores of each game are left out.
+    kept = {name: value for name, value in measured.items() if name == "score_name" or name.startswith("score_")}
+    return found | ({"alone": kept | {"num_games": measured["num_games"]}} if kept else {})
+
+
+def _measured(found, name):
+    """Return (a number, the ends of its interval); a number that one game alone gave has no interval."""
+    low, high = (found[f"{name}_{end}"] for end in ("low", "high"))
+    return found[name], found[name] if low is None else low, found[name] if high is None else high
 
 
 def scores(point: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
-    """Return {what was measured: (share or score, low, high)} of a point, with 95 % intervals."""
-    found = {
-        f"score against {name}": (match["score"], match["score_low"], match["score_high"])
-        for name, match in point["matches"].items()
-    }
+    """Return {what was measured: (share or score, low, high)} of a point, with 95 % intervals. Of one player it is the
+    mean score in the game's unit, and the difference from each opponent's on the same seeds."""
+    found = {}
+    if alone := point.get("alone"):
+        found[f"mean score ({alone['score_name']})"] = _measured(alone, "score_mean")
+    for name, match in point["matches"].items():
+        if "difference" in match:
+            found[f"more than {name} ({alone['score_name']})"] = _measured(match, "difference")
+        else:
+            found[f"score against {name}"] = _measured(match, "score")
     if solver := point["solver"]:
         keeps = "moves that keep the exact value"
         for name, key, num in (
@@ -61,21 +75,31 @@ def line(name: str, point: dict[str, Any]) -> str:
         f"{name}: {point['minutes']:.1f} minutes, iteration {point['iteration']}, "
         f"{counted(point['games'], 'game')}{done}"
     )
-    return "\n".join([head, *evaluation_lines(point)])
+    return "\n".join([head, *evaluation_lines(point | point.get("alone", {}))])
 
 
 def total(matches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the summary of several matches together, see `rating.summary`."""
+    """Return the summary of several matches of two players together, see `rating.summary`."""
 
     def add(side):
         return tuple(map(sum, zip(*(match[side] for match in matches))))
 
-    return rating.summary(MatchResult(add("as_first"), add("as_second")))
+    found = rating.summary(MatchResult(add("as_first"), add("as_second")))
+    if sets := _joined(matches, "sets"):
+        found["score_low"], found["score_high"] = rating.interval_of_sets(sets)
+        found |= {f"elo_{end}": rating.elo(found[f"score_{end}"]) for end in ("low", "high")}
+    return found
+
+
+def _joined(matches, name):
+    """Return the lists of this name of all matches, one after the other."""
+    return [value for match in matches for value in match.get(name, ())]
 
 
 def rows(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> list[dict[str, str]]:
     """Return a row for each variant: {heading: text}. Means over seeds, in brackets the least and the largest; with one
-    seed the 95 % interval. Elo is of the games of all seeds together, with its interval."""
+    seed the 95 % interval. The last one, Elo or what `heading` says, is of the games of all seeds together, with its
+    interval."""
     found = []
     for variant in variants:
         names = [variant.run_name(seed) for seed in range(1, seeds + 1)]
@@ -89,13 +113,15 @@ def rows(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> list
         }
         for name in dict.fromkeys(name for one in last for name in scores(one)):
             measured = [scores(one)[name] for one in last if name in scores(one)]
-            row[name] = _mean(measured, lambda one: one[0], ".3f")
+            shown = ".5g" if name.endswith(")") else ".3f"  # scores are in the game's unit
+            row[name] = _mean(measured, lambda one: one[0], shown)
             if len(names) == 1:
-                row[name] += " [{1:.3f}, {2:.3f}]".format(*measured[0])
-        for name in dict.fromkeys(name for one in last for name in one["matches"]):
+                row[name] += f" [{measured[0][1]:{shown}}, {measured[0][2]:{shown}}]"
+        for name in dict.fromkeys(name for one in last for name, match in one["matches"].items() if "elo" in match):
             row[f"Elo against {name}"] = _elo([one["matches"][name] for one in last if name in one["matches"]])
         matches = [state["matches"][name] for name in names if name in state["matches"]]
-        row["Elo"] = _elo(matches) if matches else "0 (the others' opponent)"
+        head = heading(state)
+        row[head] = BETWEEN[head](matches) if matches else f"{'' if head == SHARE else '0 '}(the others' opponent)"
         found.append(row)
     return found
 
@@ -120,6 +146,41 @@ def _elo(matches):
     middle, low, high = (_signed(both[key]) for key in ("elo", "elo_low", "elo_high"))
     seeds = f"; by seed {', '.join(_signed(match['elo']) for match in matches)}" if len(matches) > 1 else ""
     return f"{middle} [{low}, {high}], {counted(both['num_games'], 'game')}{seeds}"
+
+
+def _difference(matches):
+    """Return how much more a configuration scores on the same seeds, over all seeds of training, and that of each."""
+    ours, theirs = _joined(matches, "scores"), [score for match in matches for score in match["other"]["scores"]]
+    both = rating.difference([a - b for a, b in zip(ours, theirs)])
+    seeds = f"; by seed {', '.join(format(one['other']['difference'], '+.5g') for one in matches)}"
+    return f"{both['difference']:+.5g}{bounds(both, 'difference')}, {counted(len(ours), 'game')}" + (
+        seeds if len(matches) > 1 else ""
+    )
+
+
+def _share(matches):
+    """Return the share of the points of all matches together with its 95 % interval, and that of each seed."""
+    sets = _joined(matches, "sets")
+    low, high = rating.interval_of_sets(sets)
+    seeds = f"; by seed {', '.join(format(one['score'], '.3f') for one in matches)}" if len(matches) > 1 else ""
+    num = sum(match["num_games"] for match in matches)
+    return (
+        f"{sum(sets) / len(sets):.3f} [{low:.3f}, {high:.3f}] (of equal players {1 / matches[0]['num_players']:.3f}), "
+        f"{counted(num, 'game')}{seeds}"
+    )
+
+
+ELO, DIFFERENCE, SHARE = "Elo", "more than the first on the same seeds", "share of the points against the first"
+BETWEEN = {ELO: _elo, DIFFERENCE: _difference, SHARE: _share}
+
+
+def heading(state: dict[str, Any]) -> str:
+    """Return what the matches between the configurations measure: Elo of two players, the share of the points of
+    several, the difference of scores of one."""
+    matches = list(state["matches"].values())
+    if matches and "elo" not in matches[0]:
+        return DIFFERENCE if "other" in matches[0] else SHARE
+    return ELO
 
 
 def _signed(elo):

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from az_mpi import games
 from az_mpi.core.exit_codes import DONE, RESUMABLE
 from az_mpi.core.problems import Refusal
+from az_mpi.evaluate.evaluation import opponent_names
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.plan.variants import Variant
 
@@ -51,7 +53,7 @@ class Jobs:
     def measure(self, variant: Variant, run: Path) -> dict[str, Any]:
         """Return what `--mode eval` finds: matches against opponents other than the run's own best network, and the
         exact solver's judgement."""
-        names = [name for name in variant.config.evaluate.opponents if name != "best"]
+        names = [name for name in opponent_names(variant.config, games.make(variant.config.game)) if name != "best"]
         settings = [
             f"evaluate.opponents={json.dumps(names)}",
             f"evaluate.num_games={self.where.games}",

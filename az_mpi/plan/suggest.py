@@ -17,6 +17,7 @@ from az_mpi.core.host_names import is_here
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.doctor import trial
+from az_mpi.evaluate.evaluation import opponent_names
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.plan import check_game, sizing
 from az_mpi.telemetry import console
@@ -148,6 +149,7 @@ def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any],
                 f"too few {lacks}" if lacks else "",
             )
         )
+    rivals = opponent_names(config, games.make(config.game))
     share = prediction["train_s"] / (prediction["train_s"] + prediction["play_s"])
     return [
         f"measured on {counted(len(figures['hosts']), 'rank')}, with the search that is chosen:",
@@ -171,5 +173,5 @@ def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any],
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",
         f"time          {prediction['hours']:.2f} of {hours:g} hours; the rest is for evaluations (each of "
-        f"{config.evaluate.num_games} games against {', '.join(config.evaluate.opponents)}) and what is unforeseen",
+        f"{config.evaluate.num_games} games against {', '.join(rivals)}) and what is unforeseen",
     ]

@@ -17,7 +17,7 @@ from az_mpi.core import files
 from az_mpi.core.arguments import whole
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.problems import Refusal
-from az_mpi.play.options import end_on_interrupt, make_parser
+from az_mpi.play.options import end_on_interrupt, expect_two_players, make_parser
 from az_mpi.player.network_paths import find_network
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ def main(arguments: list[str]) -> int:
 
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     player = load_player(find_network(given.run, given.checkpoint))
+    expect_two_players(player.game, "analyse")
     player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
     analyser = Analyser(
         player, given.simulations or player.settings.simulations, given.at_once, given.report_as, _write

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> NoReturn:
     """Answer the commands on standard input, then end the process. Raises Refusal."""
     parser = make_parser(PROG, ABOUT, EPILOG)
     add_level(parser)
-    serve(parser.parse_args(arguments), lambda serving: GomocupEngine(serving, _write))
+    serve(parser.parse_args(arguments), lambda serving: GomocupEngine(serving, _write), "the Gomocup protocol")
 
 
 def _write(line):

@@ -37,7 +37,7 @@ single words. The command list_commands lists all of them. docs/play.md explains
 def main(arguments: list[str]) -> NoReturn:
     """Answer the commands on standard input, then end the process. Raises Refusal."""
     given = make_parser(PROG, ABOUT, EPILOG).parse_args(arguments)
-    serve(given, lambda serving: GtpEngine(serving, _write))
+    serve(given, lambda serving: GtpEngine(serving, _write), "GTP")
 
 
 def _write(text):

@@ -71,14 +71,15 @@ class LineEngine(ABC):
         """Answer one line, whatever it contains."""
 
 
-def serve(given: argparse.Namespace, make_engine: Callable[[Serving], LineEngine]) -> NoReturn:
-    """Run an engine that answers the lines on standard input, then end the process. Raises Refusal.
+def serve(given: argparse.Namespace, make_engine: Callable[[Serving], LineEngine], protocol: str) -> NoReturn:
+    """Run an engine that answers the lines on standard input, then end the process. protocol: its name, for messages.
+    Raises Refusal.
 
     A client's first lines are answered before anything large is loaded, since loading takes seconds, on a busy machine
     half a minute, and clients do not wait so long for them. A thread loads as soon as the client pauses."""
     lines = Lines()
     game = game_named(find_network(given.run, given.checkpoint))
-    loading = Loading(given)
+    loading = Loading(given, protocol)
     end_on_interrupt()
     limit = Limit(given.simulations, given.seconds)
     level = getattr(given, "level", 10.0)

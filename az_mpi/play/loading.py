@@ -22,15 +22,16 @@ class LoadingFailed(Exception):
 
 
 class Loading:
-    """Loads the session that a program's options describe, in a thread of its own.
+    """Loads the session that a program's options describe, in a thread of its own. what: the program, such as GTP, that
+    is for games of two players without chance.
 
     status: the exit status that the program should end with: DONE unless loading has failed."""
 
-    def __init__(self, given: argparse.Namespace):
+    def __init__(self, given: argparse.Namespace, what: str):
         self.status = DONE
         self._threads = 1
         self._loaded_with = 0
-        self._given = given
+        self._given, self._what = given, what
         self._session: Session | None = None
         self._failure = ""
         self._thread: threading.Thread | None = None
@@ -62,14 +63,14 @@ class Loading:
         """Return a session on a board of another size. Raises ValueError if the network cannot play there."""
         from az_mpi.play.options import open_session
 
-        return open_session(self._given, untruncated=True, threads=self._threads, size=(columns, rows))[0]
+        return open_session(self._given, True, self._threads, self._what, (columns, rows))[0]
 
     def _load(self):
         try:
             from az_mpi.play.options import open_session
 
             threads = self._threads
-            self._session, _ = open_session(self._given, untruncated=True, threads=threads)
+            self._session, _ = open_session(self._given, True, threads, self._what)
             self._loaded_with = threads
         except BaseException as error:  # of any kind, since the other thread waits for the session
             self.status = error.status if isinstance(error, Refusal) else INTERNAL

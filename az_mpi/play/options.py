@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 from az_mpi.core.arguments import Parser, count, positive, whole
 from az_mpi.core.exit_codes import DONE
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import Refusal
 from az_mpi.player.limits import Limit
 from az_mpi.player.network_paths import find_network
 
 if TYPE_CHECKING:
+    from az_mpi.games.base import Game
     from az_mpi.player.session import Session
 
 
@@ -64,17 +67,35 @@ def end_on_interrupt() -> None:
         signal.signal(signal.SIGINT, lambda *_: os._exit(DONE))
 
 
+def expect_two_players(game: "Game", what: str) -> None:
+    """Raise Refusal unless a game is one of two players without moves of chance. what: the program that needs that."""
+    if game.num_players == 2 and not game.num_outcomes:
+        return
+    has = counted(game.num_players, "player") + " and moves of chance" * (game.num_outcomes > 0)
+    raise Refusal(
+        f"{game.name} has {has}; {what} is for games of two players without chance\n"
+        "  python -m az_mpi play and python -m az_mpi web play games of every kind"
+    )
+
+
 def open_session(
-    given: argparse.Namespace, untruncated: bool = False, threads: int = 1, size: tuple[int, int] | None = None
+    given: argparse.Namespace,
+    untruncated: bool = False,
+    threads: int = 1,
+    for_two: str = "",
+    size: tuple[int, int] | None = None,
 ) -> "tuple[Session, Limit]":
     """Load the network that the options name, and print its name on standard error. Return (a new game against it, the
     limit that the options set, which is empty if they set none). untruncated: play `Game.untruncated`. threads: of
-    engines on a CPU. size: as of `load_player`. Raises Refusal, and ValueError for a size."""
+    engines on a CPU. for_two: the program that needs a game of two players without chance. size: as of
+    `load_player`. Raises Refusal, and ValueError for a size."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.player.loaded_player import LoadedPlayer, load_player
     from az_mpi.player.session import ready_session
 
     player = load_player(find_network(given.run, given.checkpoint), threads=threads, size=size)
+    if for_two:
+        expect_two_players(player.game, for_two)
     if untruncated:
         player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
     session = ready_session(player)

@@ -64,7 +64,7 @@ class RunViews:
 
     def compare(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
         """Return what some of the checkpoints would play in the position that is shown: [{"checkpoint", "move", "share"
-        of visits, "value" for the player who began}]."""
+        of visits, "value" for the player who began, and with several players for the one to move}]."""
         names = self.checkpoints()
         session = game.session
         rows = []
@@ -76,7 +76,7 @@ class RunViews:
                     "checkpoint": names[k],
                     "move": found.move,
                     "share": float(found.policy[found.action]),
-                    "value": found.value * (1 - 2 * session.to_play),
+                    "value": -found.value if session.game.num_players == 2 and session.to_play == 1 else found.value,
                 }
             )
         return rows

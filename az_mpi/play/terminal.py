@@ -1,7 +1,9 @@
 """python -m az_mpi play RUN: play against the network of a run in the terminal."""
 
+import argparse
 import io
 import random
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -10,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from az_mpi.core import files
-from az_mpi.core.problems import escape
+from az_mpi.core.problems import Refusal, escape
 from az_mpi.play.options import add_level, make_parser, open_session
 from az_mpi.player import levels
 from az_mpi.player.limits import Limit
@@ -48,9 +50,11 @@ def main(arguments: list[str]) -> int:
     parser = make_parser(PROG, ABOUT, EPILOG + HELP)
     parser.add_argument(
         "--colour",
-        choices=SIDES,
+        type=_side,
         default="first",
-        help="your side: first (the default) begins, second answers; black begins in all games but chess",
+        metavar="SIDE",
+        help="your side: first (the default) begins, second answers; black begins in all games but chess. With several "
+        "players, or one, the numbers of the seats where people sit, such as 1 or 1,3; none: watch",
     )
     add_level(parser)
     given = parser.parse_args(arguments)
@@ -61,26 +65,44 @@ def main(arguments: list[str]) -> int:
         if not limit.seconds and not limit.simulations:
             limit = Limit(simulations=session.player.settings.simulations)
         about = f"{session.game.name} against {given.run} ({given.checkpoint})"
-        Terminal(session, limit, side_of(given.colour, session.game), about, given.level).run()
+        Terminal(session, limit, seats_of(given.colour, session.game), about, given.level).run()
     except (Quit, EOFError, KeyboardInterrupt):
         print()
     return 0
 
 
-def side_of(colour: str, game: "Game") -> int:
-    """Return the player that --colour names: 0 begins. White begins in chess, Black in all other games."""
+def _side(text):
+    if not re.fullmatch(rf"{'|'.join(SIDES)}|none|\d+(,\d+)*", text):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: {', '.join(SIDES)}, none, and numbers such as 1 or 1,3")
+    return text
+
+
+def seats_of(colour: str, game: "Game") -> set[int]:
+    """Return the players that --colour names: 0 begins. White begins in chess, Black in all other games of two. Raises
+    Refusal."""
     from az_mpi.games.uci_moves import ChessMoves, uci_moves
 
-    swapped = colour in ("black", "white") and isinstance(uci_moves(game), ChessMoves)
-    return SIDES[colour] ^ swapped
+    if colour == "none":
+        return set()
+    if colour in SIDES and (game.num_players == 2 or colour in ("first", "second")[: game.num_players]):
+        swapped = colour in ("black", "white") and isinstance(uci_moves(game), ChessMoves)
+        return {SIDES[colour] ^ swapped}
+    numbers = {int(word) - 1 if word.isdecimal() else -1 for word in colour.split(",")}  # -1 of a word
+    if not numbers <= set(range(game.num_players)):
+        raise Refusal(
+            f"--colour is {colour!r}; allowed: {', '.join(SIDES) if game.num_players == 2 else 'first'}, numbers of "
+            f"seats from 1 to {game.num_players}, such as 1, and none"
+        )
+    return numbers
 
 
 class Terminal:
-    """A game between a person, who is player `human` (0 begins), and the network. about: the line that describes the
-    game in its file. level: of the network, see `levels`."""
+    """A game between the network and the people who are the players `humans` (0 begins). about: the line that describes
+    the game in its file. level: of the network, see `levels`."""
 
-    def __init__(self, session: "Session", limit: Limit, human: int, about: str, level: float = levels.FULL):
-        self.session, self.limit, self.human, self.about, self.level = session, limit, human, about, level
+    def __init__(self, session: "Session", limit: Limit, humans: set[int], about: str, level: float = levels.FULL):
+        self.session, self.limit, self.humans, self.about, self.level = session, limit, humans, about, level
+        self.num_players = session.game.num_players
         self._rng = random.Random()
         self._saved: set[Path] = set()
         self.commands: dict[str, Callable[[str], None]] = {
@@ -97,9 +119,9 @@ class Terminal:
     def run(self) -> None:
         """Play until the user leaves. Raises Quit, EOFError or KeyboardInterrupt then."""
         print(f"{self.about}. Type a move, or help.")
-        self._show()
+        self._begin()
         while True:
-            if not self.session.over and self.session.to_play != self.human:
+            if not self.session.over and self.session.to_play not in self.humans:
                 self._answer()
             else:
                 self._obey(input("> "))
@@ -119,8 +141,20 @@ class Terminal:
             near = "".join(f"; or the command {each}?" for each in get_close_matches(name, self.commands, 1, 0.7))
             print(f"{escape(line.strip())}: {error}{near}")
             return
-        self.session.play(action)
+        self._play(action)
+
+    def _begin(self):
+        """Draw what is drawn before the first move, and show the position."""
+        self._announce()
         self._show()
+
+    def _play(self, action):
+        self.session.play(action)
+        self._begin()
+
+    def _announce(self):
+        for word in self.session.draw():
+            print(f"Drawn: {word}")
 
     def _answer(self):
         begun = time.monotonic()
@@ -129,29 +163,58 @@ class Terminal:
         best = next(move for move in self.session.moves() if move.action == action)
         [word] = self.session.line([best.action])
         print(
-            f"The network plays {word} ({_value(best)} for it; {self.session.simulations:,} simulations, "
+            f"{self._who()} plays {word} ({_value(best)} for it; {self.session.simulations:,} simulations, "
             f"{time.monotonic() - begun:.1f} s)"
         )
-        self.session.play(best.action)
-        self._show()
+        self._play(best.action)
+
+    def _who(self):
+        """Return what the network is called that is to move."""
+        seat = f", player {self.session.to_play + 1}," if self.num_players > 2 else ""
+        return f"The network{seat}"
 
     def _show(self):
         print("\n" + self.session.drawing() + "\n")
         if self.session.over:
-            result = self.session.result
-            who = "You win." if (result > 0) == (self.human == 0) else "The network wins."
-            print(f"The game is over: {who if result else 'a draw.'} Type new, undo, save FILE or quit.")
-        elif self.session.to_play == self.human:
+            print(f"The game is over: {self._outcome()} Type new, undo, save FILE or quit.")
+        elif self.session.to_play in self.humans:
             legal = list(self.session.legal())
             listed = " ".join(legal) if len(legal) <= LISTED_MAX else f"{len(legal)}; `moves` lists them"
-            print(f"You are {'XO'[self.human]}. Legal moves: {listed}")
+            print(f"{self._you()}. Legal moves: {listed}")
+
+    def _you(self):
+        """Return a sentence that says who the person to move is, or what one player has."""
+        session, player = self.session, self.session.to_play
+        if self.num_players == 1:
+            score = session.score
+            return "It is your move" if score is None else f"You have {session.game.score_name} {score:g}"
+        return f"You are {'XO'[player]}" if self.num_players == 2 else f"You are player {player + 1}"
+
+    def _outcome(self):
+        """Return a sentence that says how the game ended."""
+        results = self.session.results
+        if self.num_players == 1:
+            score = self.session.score
+            return (
+                f"{self.session.game.score_name} {score:g}."
+                if score is not None
+                else f"the value is {results[0]:+.2f}."
+            )
+        if self.num_players > 2:
+            return ", ".join(f"player {seat + 1} has {value:+.2f}" for seat, value in enumerate(results)) + "."
+        if not results[0]:
+            return "a draw."
+        winner = 0 if results[0] > 0 else 1
+        if len(self.humans) == 1:
+            return "You win." if winner in self.humans else "The network wins."
+        return f"{'XO'[winner]} wins."
 
     def _undo(self, _):
         """Take back moves until it is the person's turn again."""
         session = self.session
         plies = 1
         turns = [int(session.game.to_play(state[None])[0]) for state in session.states[:-1]]
-        while plies <= len(turns) and turns[-plies] != self.human:
+        while plies <= len(turns) and turns[-plies] not in self.humans:
             plies += 1
         if plies > len(turns):
             print("There is no move of yours to take back.")
@@ -173,12 +236,15 @@ class Terminal:
         print(" ".join(self.session.legal()) or "The game is over.")
 
     def _swap(self, _):
-        self.human = 1 - self.human
-        print(f"You are {'XO'[self.human]} now.")
+        self.humans = set(range(self.num_players)) - self.humans
+        if self.num_players == 2 and len(self.humans) == 1:
+            print(f"You are {'XO'[min(self.humans)]} now.")
+        else:
+            print("You play " + (", ".join(str(seat + 1) for seat in sorted(self.humans)) or "nobody") + " now.")
 
     def _new(self, _):
         self.session.restart()
-        self._show()
+        self._begin()
 
     def _save(self, name):
         path = Path(name)
@@ -198,10 +264,12 @@ class Terminal:
         """Return the game as a text of four lines: its description, who began, the moves, the result."""
         result = {None: "unfinished", 1.0: "first wins", -1.0: "second wins", 0.0: "draw"}
         value = self.session.result
+        if value is not None and self.num_players != 2:
+            value = self._outcome()
         return "\n".join(
             [
                 f"game: {self.about}",
-                f"first: {'you' if self.human == 0 else 'the network'}",
+                f"first: {'you' if 0 in self.humans else 'the network'}",
                 f"moves: {' '.join(self.session.played())}",
                 f"result: {result.get(value, value)}",
                 "",

@@ -1,7 +1,7 @@
 """The game that the page of `az_mpi web` shows: a thread that thinks about its position and does what the page asks.
 
-People play the sides in `humans`, the network plays the others. The page may go back and forth in the game. A move that
-is made in an earlier position replaces the moves that followed it.
+People play the sides in `humans`, the network plays the others, and moves of chance are drawn. The page may go back and
+forth in the game. A move that is made in an earlier position replaces the moves that followed it.
 """
 
 import queue
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.games.base import board_after
+from az_mpi.games.base import CHANCE, board_after
 from az_mpi.games.board_data import Board
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.player import levels
@@ -66,6 +66,7 @@ class WebGame(threading.Thread):
         self._begun = self._published = time.monotonic()
         self._is_over = False
         self._is_known = False  # nothing is left to find out about the position
+        self._through_chance()
         self._moved()
 
     def ask(self, what: str, argument: Any = None) -> str | None:
@@ -133,7 +134,7 @@ class WebGame(threading.Thread):
         except ValueError as error:
             return str(error)
         # Even if this is the line's next move, so that the network answers it.
-        if self.humans != {0, 1} and not self.stored:
+        if self.humans != set(range(self._num_players)) and not self.stored:
             del self.line[len(self.session.actions) :]
         self._play(action)
         self._stay_as_strong_as_chosen()
@@ -144,8 +145,11 @@ class WebGame(threading.Thread):
         now = len(self.session.actions)
         if ply < now:
             self.session.undo(now - ply)
-        for action in self.line[now:ply]:
+            while self._by_lot() and self.session.actions:  # to where somebody chose
+                self.session.undo()
+        for action in self.line[len(self.session.actions) : ply]:
             self.session.play(action)
+        self._through_chance()
         self._moved()
 
     def _do_new(self, _: Any) -> None:
@@ -160,10 +164,11 @@ class WebGame(threading.Thread):
         self.line = list(actions)
         self.values = {}
         self.stored = stored
+        self._through_chance()
         self._moved()
 
     def _do_humans(self, sides: Any) -> None:
-        self.humans = {side for side in (0, 1) if side in list(sides)}
+        self.humans = {side for side in range(self._num_players) if side in list(sides)}
         self._begun = time.monotonic()
         self._stay_as_strong_as_chosen()
 
@@ -233,7 +238,36 @@ class WebGame(threading.Thread):
             self.line[ply:], self.stored = [action], None
             self.values = {at: value for at, value in self.values.items() if at <= ply}
         self.session.play(action)
+        self._through_chance()
         self._moved()
+
+    # Chance.
+
+    @property
+    def _num_players(self):
+        return self.session.game.num_players
+
+    def _by_lot(self):
+        return self.session.to_play == CHANCE and not self.session.over
+
+    def _through_chance(self):
+        """Play the moves of chance that come next: those of the line, or new ones that are drawn."""
+        session = self.session
+        while self._by_lot():
+            ply = len(session.actions)
+            if ply < len(self.line):
+                session.play(self.line[ply])
+            else:
+                session.draw()
+                self.line[ply:] = session.actions[ply:]
+
+    def _drawn(self):
+        """Return the names of the moves of chance right before the position."""
+        session = self.session
+        num = 0
+        while num < len(session.actions) and session.game.to_play(session.states[-2 - num][None])[0] == CHANCE:
+            num += 1
+        return [session.game.outcome_to_text(session.states[-1 - k], session.actions[-k]) for k in range(num, 0, -1)]
 
     # The state.
 
@@ -248,6 +282,11 @@ class WebGame(threading.Thread):
             "to_play": session.to_play,
             "over": session.over,
             "result": session.result,
+            "players": self._num_players,
+            "outcomes": session.results,
+            "score": session.score,
+            "score_name": game.score_name,
+            "drawn": self._drawn(),
             "cut": session.over and game.is_cut(session.state),
             "legal": self._legal(board),
         }
@@ -287,7 +326,7 @@ class WebGame(threading.Thread):
         self._published = time.monotonic()
         moves = [] if session.over else session.moves()
         if moves:
-            self.values[len(session.actions)] = session.value * (1 if session.to_play == 0 else -1)
+            self.values[len(session.actions)] = session.values[0]
         analysis = [
             {
                 "move": session.line([move.action])[0],
@@ -315,6 +354,7 @@ class WebGame(threading.Thread):
                 "analysis": analysis,
                 "moves": words,
                 "values": sorted(self.values.items()),
+                "expected": session.values if moves else None,
                 "stored": self.stored,
                 "thinking": self._is_networks_turn(),
                 "results": dict(self.results),

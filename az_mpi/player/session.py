@@ -6,7 +6,9 @@ from difflib import get_close_matches
 
 import numpy as np
 
-from az_mpi.games.base import Game, board_after, legal_words, positions
+from az_mpi.core.players import of_players
+from az_mpi.games import chance
+from az_mpi.games.base import CHANCE, Game, board_after, legal_words, positions, results
 from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.player.restricted_game import restricted
@@ -36,7 +38,8 @@ def ready_session(player: LoadedPlayer) -> "Session":
 
 class Session:
     """A game in progress. Its search tree stays between moves: simulations that went through the moves that were played
-    still count. Only one thread at a time may use a session.
+    still count. Only one thread at a time may use a session. Where the game has moves of chance, who drives a session
+    calls `draw` after `restart` and after `play`, before it searches.
 
     leaves_max: leaves that are evaluated at once, fewer in a small tree. cache_bytes: to remember evaluations in.
     tree_bytes: a search ends when its tree is as large as this; None: TREE_BYTES."""
@@ -44,7 +47,8 @@ class Session:
     def __init__(self, player: LoadedPlayer, leaves_max: int = 1, cache_bytes: int = 0, tree_bytes: int | None = None):
         self.player = player
         self.game = player.game
-        self.actions: list[int] = []  # that were played
+        self.actions: list[int] = []  # that were played, outcomes of chance among them
+        self.rng = np.random.default_rng()  # which draws these
         # From the one where the game began to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
         self._leaves_max, self._cache_bytes = leaves_max, cache_bytes
@@ -85,7 +89,8 @@ class Session:
 
     def _simulations_max(self):
         """Return how many simulations fill the tree, at as many edges a node as the initial position has."""
-        edges = int(self.game.legal(self.states[-1][None]).sum())
+        states = chance.resolve(self.game, self.states[-1][None], lambda rows: np.zeros(len(rows)))
+        edges = max(int(self.game.legal(states).sum()), self.game.num_outcomes)
         node = NODE.itemsize + self.game.state_dtype.itemsize * self.game.state_size + EDGE.itemsize * edges
         return max(min(self._tree_bytes // node, SIMULATIONS_MAX), 2 * self._leaves_max)
 
@@ -97,10 +102,13 @@ class Session:
 
     def warm_up(self) -> None:
         """Use all that a game uses once, on the initial position, so that no later move waits for a compiler."""
+        self.draw()
         self.think(Limit(simulations=8 * GROWTH))
         self.play(self.best())
-        self.think(Limit(simulations=1))
-        proof_lengths(self._search.trees, 0)
+        self.draw()
+        if not self.over:
+            self.think(Limit(simulations=1))
+            proof_lengths(self._search.trees, 0)
         self.restart()
         self._slowest_s = self._stall_s = 0.0
 
@@ -116,7 +124,7 @@ class Session:
 
     @property
     def to_play(self) -> int:
-        """Who is to move: 0 for the player who began, else 1."""
+        """Who is to move: 0 for the player who began, then 1 and so on; CHANCE where a move is drawn by lot."""
         return int(self.game.to_play(self.state[None])[0])
 
     @property
@@ -126,10 +134,20 @@ class Session:
     @property
     def result(self) -> float | None:
         """The result for the player who began, in [-1, 1]; None while the game is not over."""
-        ended, value = self.game.terminal_at(self.state[None], len(self.actions))
-        if not ended[0]:
-            return None
-        return float(-value[0] if self.to_play else value[0]) + 0.0  # no -0.0
+        found = self.results
+        return None if found is None else found[0]
+
+    @property
+    def results(self) -> list[float] | None:
+        """The result of each player, in [-1, 1]; None while the game is not over."""
+        ended, _ = self.game.terminal_at(self.state[None], len(self.actions))
+        return (results(self.game, self.state[None])[1][0] + 0.0).tolist() if ended[0] else None  # no -0.0
+
+    @property
+    def score(self) -> float | None:
+        """What one player has so far, in the game's own unit; None if the game has no scores."""
+        score = self.game.score(self.state[None])
+        return None if score is None else float(score[0])
 
     def drawing(self, columns: tuple[str, ...] | None = None) -> str:
         """Return the position as lines: as `Board.named_text`, or as the game shows it if it has no boards. columns:
@@ -138,8 +156,9 @@ class Session:
         return self.game.show(self.state) if board is None else board.named_text(columns)
 
     def legal(self) -> dict[str, int]:
-        """Return the legal actions by their names in the game's notation; none once the game is over."""
-        return {} if self.over else legal_words(self.game, self.state)
+        """Return the legal actions by their names in the game's notation; none once the game is over, and none where
+        it is chance's move."""
+        return {} if self.over or self.to_play == CHANCE else legal_words(self.game, self.state)
 
     def find(self, text: str) -> int:
         """Return the legal action that `text` names. Raises ValueError, which names the legal moves most like it."""
@@ -159,6 +178,15 @@ class Session:
         self.states.append(self.game.play(self.state[None], np.array([action]))[0])
         self.actions.append(int(action))
 
+    def draw(self) -> list[str]:
+        """Play all moves of chance that come next; return their names."""
+        words = []
+        while self.to_play == CHANCE and not self.over:
+            [outcome] = chance.draw(self.game, self.state[None], self.rng.random(1))
+            words.append(self.game.outcome_to_text(self.state, int(outcome)))
+            self.play(int(outcome))
+        return words
+
     def forget(self) -> None:
         """Drop the search tree of the position."""
         self._new_tree()
@@ -172,14 +200,15 @@ class Session:
 
     def played(self) -> list[str]:
         """Return the moves that were played, in the game's notation."""
-        return [self.game.action_to_text(state, action) for state, action in zip(self.states, self.actions)]
+        return [self._word(state, action) for state, action in zip(self.states, self.actions)]
 
     def line(self, actions: list[int]) -> list[str]:
         """Return moves from this position on, such as a principal variation, in the game's notation."""
-        return [
-            self.game.action_to_text(state, action)
-            for state, action in zip(positions(self.game, self.state, actions), actions)
-        ]
+        return [self._word(state, action) for state, action in zip(positions(self.game, self.state, actions), actions)]
+
+    def _word(self, state, action):
+        by_lot = self.game.num_outcomes and self.game.to_play(state[None])[0] == CHANCE
+        return self.game.outcome_to_text(state, action) if by_lot else self.game.action_to_text(state, action)
 
     def think(self, limit: Limit, stop: Callable[[], bool] = lambda: False) -> None:
         """Search the position, on top of what is in the tree, up to `limit`, or until its result is known, the tree
@@ -230,6 +259,16 @@ class Session:
         """The value that the search gives the position, in [-1, 1] for the player to move; 0 before a search."""
         self._follow()
         return float(self._search.value(_SLOT)[0])
+
+    @property
+    def values(self) -> list[float]:
+        """The value of the position for each player, player 0 first."""
+        num_players, value = self.game.num_players, np.array([self.value])
+        if num_players <= 2:
+            return of_players(num_players, value, np.array([self.to_play]))[0].tolist()
+        trees = self._search.trees
+        times = 1 if trees.exact[0, 0] else max(int(trees.visits[0, 0]), 1)
+        return (trees.several[0, 0] / times).tolist()
 
     def best(self) -> int:
         """Return the action to play, after `think`: the first of `moves`."""

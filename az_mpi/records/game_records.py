@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from az_mpi.core.problems import Refusal, write_file
-from az_mpi.games.base import Game
+from az_mpi.games.base import CHANCE, Game
 from az_mpi.games.hex import Rules as Hex
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.records.pawns import pawns_of
@@ -33,18 +33,21 @@ class Thought(NamedTuple):
 class GameRecord(NamedTuple):
     """A finished game.
 
-    moves: all actions, from the initial position on. result: for the player who began, in [-1, 1]. names: of the player
-    who began and of the other one. note: why a player lost it, if that was not by the rules. thoughts: of the search in
-    the position before each move; () if nothing is known. start: the text of the position in which the game begins, as
-    `Game.state_to_text` writes it; "": the initial one. event: the tournament or run that it is of."""
+    moves: all actions, from the initial position on, with the outcomes of chance. result: for the player who began, in
+    [-1, 1]. names: of the players, the one who began first. note: why a player lost it, if that was not by the rules.
+    thoughts: of the search in the position before each move; () if nothing is known. start: the text of the position in
+    which the game begins, as `Game.state_to_text` writes it; "": the initial one. event: the tournament or run that it
+    is of. results: of each player where they are not two. score: where one player has a score in the game's unit."""
 
     moves: Sequence[int]
     result: float
-    names: tuple[str, str]
+    names: tuple[str, ...]
     note: str = ""
     thoughts: Sequence[Thought] = ()
     start: str = ""
     event: str = "az_mpi match"
+    results: Sequence[float] = ()
+    score: float | None = None
 
 
 def check_suffix(path: Path, game: Game) -> None:
@@ -52,6 +55,11 @@ def check_suffix(path: Path, game: Game) -> None:
     if path.suffix not in SUFFIXES:
         raise Refusal(
             f"{path}: games are written as SGF, PGN or JSON lines\n  let the name end with .sgf, .pgn or .jsonl"
+        )
+    if path.suffix != ".jsonl" and game.num_players != 2:
+        raise Refusal(
+            f"{path}: {path.suffix[1:].upper()} is of two players, and {game.name} is not\n"
+            "  write .jsonl, which takes every game"
         )
     if path.suffix == ".sgf" and not game.sgf_number:
         raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn or .jsonl, which take every game")
@@ -91,6 +99,12 @@ def _states(game, record):
     for action in record.moves:
         states.append(game.play(states[-1][None], np.array([action]))[0])
     return states
+
+
+def _word(game, state, action):
+    """Return a move of a player, or an outcome of chance, as one word."""
+    drawn = game.num_outcomes and game.to_play(state[None])[0] == CHANCE
+    return game.outcome_to_text(state, action) if drawn else game.action_to_text(state, action)
 
 
 def _told(game, record, states, k):
@@ -214,7 +228,7 @@ def _pgn_words(game, record):
     for k, action in enumerate(record.moves):
         second = k % 2  # of its pair
         words += [] if second and not record.thoughts else [f"{k // 2 + 1}.{'..' * second}"]
-        words.append(game.action_to_text(states[k], action))
+        words.append(_word(game, states[k], action))
         words += _pgn_thought(game, record, states, k + 1)
     return words
 
@@ -250,9 +264,11 @@ def to_json(game: Game, record: GameRecord, number: int = 1) -> str:
         "number": number,
         "event": record.event,
         "players": list(record.names),
-        "moves": [game.action_to_text(state, action) for state, action in zip(states, record.moves)],
+        "moves": [_word(game, state, action) for state, action in zip(states, record.moves)],
         "result": float(record.result),
     }
+    content |= {"results": list(record.results)} if record.results else {}
+    content |= {} if record.score is None else {"score": record.score}
     content |= {"start": record.start} if record.start else {}
     content |= {"note": record.note} if record.note else {}
     if record.thoughts:

@@ -1,7 +1,7 @@
 """A board as inline SVG, and a game as its boards and moves.
 
-page.css colours cells and pieces. One player's pieces are dark and the other one's light (see `Board.light`), so that
-they differ on paper and for the colour-blind.
+page.css colours cells and pieces. One player's pieces are dark and the other one's light (see `Board.light`), and those
+of further players have other shapes, so that they differ on paper and for the colour-blind.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ CELL, LABEL, RIM = 24, 16, 5  # of a cell, of the names beside the board, of col
 WON_SIZE = 0.9  # of the frame around a cell of a winning line, as a share of the cell's size
 WIDTH_MAX = 460  # pixels of a picture at most
 BIG_CELL, SMALL_BOARD = 30, 105  # pixels: a cell of the big board, the width of a small board
-PLAYERS = ("first player", "second player", "blocked")
+SHAPES, COLOURS = 4, 6  # of the pieces of players 2 and higher, in page.css: polygons of 3 corners or more
 
 
 def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, int], int] | None = None) -> str:
@@ -42,11 +42,15 @@ def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, in
         return left + (column + 0.5) * CELL + row * shift, 1 + rim + outline[1] + row * step
 
     cells, pieces, labels = [], [], []
+    has_piece = board.has_piece()
     for row, column in there:
         x, y = centre(row, column)
         cells.append(_cell(outline, x, y, "cell odd" if board.figures and (row + column) % 2 else "cell"))
-        if board.players[row, column] >= 0:
+        if has_piece[row, column]:
             pieces.append(_piece(board, row, column, x, y, (numbers or {}).get((row, column))))
+    for from_row, from_column, to_row, to_column in board.strokes:
+        (x, y), (to_x, to_y) = centre(from_row, from_column), centre(to_row, to_column)
+        pieces.append(f'<line class="stroke" x1="{x:.1f}" y1="{y:.1f}" x2="{to_x:.1f}" y2="{to_y:.1f}"/>')
     pieces += [_cell(outline, *centre(*place), "last") for place in board.last]
     pieces += [_cell(outline, *centre(*place), "won", WON_SIZE) for place in board.won]
     bottom = centre(height - 1, 0)[1] + outline[1] + rim + 1
@@ -107,14 +111,32 @@ def _value(position):
 def disc(player: int, light: int = 1) -> str:
     """Return a small disc in the colour of a player's pieces. light: the player whose pieces are light."""
     return (
-        f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{PLAYERS[player]}">'
-        f'<g class="piece {_colour(player, light)}"><circle cx="6" cy="6" r="5"/></g></svg>'
+        f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{_called(player)}">'
+        f'<g class="piece {_colour(player, light)}">{_shape(player, 6, 6, 5)}</g></svg>'
     )
+
+
+def _called(player):
+    """Return what a player is called."""
+    names = ("first player", "second player", "third player")
+    return "blocked" if player < 0 else names[player] if player < len(names) else f"player {player + 1}"
 
 
 def _colour(player, light):
     """Return the class of page.css that colours a player's pieces."""
-    return "p2" if player not in (0, 1) else "p1" if player == light else "p0"
+    if player in (0, 1):
+        return "p1" if player == light else "p0"
+    return "nobody" if player < 0 else f"p{2 + (player - 2) % COLOURS}"
+
+
+def _shape(player, x, y, radius):
+    """Return a plain piece of a player: a disc, or a polygon for players 2 and higher."""
+    if player < 2:
+        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:.1f}"/>'
+    corners = 3 + (player - 2) % SHAPES
+    around = [2 * math.pi * corner / corners for corner in range(corners)]
+    points = " ".join(f"{x + radius * math.sin(a):.1f},{y - radius * math.cos(a):.1f}" for a in around)
+    return f'<polygon points="{points}"/>'
 
 
 def _outline(shape):
@@ -151,7 +173,7 @@ def _edges(board, centre, corners):
 
 def _piece(board, row, column, x, y, number):
     player = int(board.players[row, column])
-    said = [PLAYERS[player], board.name(row, column)]
+    said = [_called(player), board.name(row, column)]
     text = board.symbols[row][column].strip() if board.symbols else ""
     figure = board.figures.get(text)
     if number is not None and not text:
@@ -161,11 +183,11 @@ def _piece(board, row, column, x, y, number):
         said.append(text)
     if figure:
         shape = f'<path d="{escape(figure)}" transform="translate({x:.1f} {y:.1f}) scale({0.0098 * CELL:.4f})"/>'
-    elif player not in (0, 1):
+    elif player < 0:
         shape = _cell(_outline(board.shape), x, y, "block", 0.8)
     else:
         inside = _text(x, y, text, 12 - 1.5 * len(text) if len(text) > 1 else 12) if text else ""
-        shape = f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{0.4 * CELL:.1f}"/>{inside}'
+        shape = f"{_shape(player, x, y, 0.4 * CELL)}{inside}"
     title = escape(", ".join(filter(None, said)))
     return f'<g class="piece {_colour(player, board.light)}"><title>{title}</title>{shape}</g>'
 

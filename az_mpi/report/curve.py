@@ -16,12 +16,18 @@ def draw(data: RunData) -> Path:
     """Draw a run's losses, matches and the comparison with the solver; return the picture's path."""
     plots = [
         _plot("Losses", "optimiser step", "loss", data.losses()),
-        _plot("Score of matches, with 95 % interval", "iteration", "score", data.matches("score"), (0, 1)),
+        _strength(data),
         _plot("Moves that keep the exact value", "iteration", "share of positions", data.solver(), (0, 1)),
     ]
     text = picture(readable(data.folder.resolve()), plots)
     write_file(data.folder / NAME, text.encode())
     return data.folder / NAME
+
+
+def _strength(data):
+    if scores := data.scores():
+        return _plot("Scores on the same seeds, mean with 95 % interval", "iteration", "score", scores)
+    return _plot("Score of matches, with 95 % interval", "iteration", "score", data.matches("score"), (0, 1))
 
 
 def _plot(

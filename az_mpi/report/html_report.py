@@ -12,33 +12,21 @@ from az_mpi.core.arguments import Parser
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, readable, write_file
 from az_mpi.core.registry import parse
-from az_mpi.report import board, chart, curve, run_data
+from az_mpi.report import board, chart, curve, run_data, strength
 from az_mpi.report.chart import Series
 from az_mpi.telemetry.status_text import duration
-from az_mpi.telemetry.summary import evaluation_lines, loss_names
+from az_mpi.telemetry.summary import loss_names
 
 NAME = "report.html"
 PROG = "python -m az_mpi report"
 RANKS_SHOWN = 32  # a table of more ranks is closed at first
-OPPONENTS = {  # explanations for readers
-    "random": "The opponent random plays any legal move.",
-    "rollout": "The opponent rollout searches, and evaluates positions by random games.",
-    "mcts_bot": "The opponent mcts_bot is OpenSpiel's own search with random games.",
-    "gtp": "The opponent gtp is another program, by the Go Text Protocol.",
-    "uci": "The opponent uci is another program, by the Universal Chess Interface.",
-    "best": "The opponent best is the best network before this one.",
-}
-SOLVER = (
-    "A move keeps the exact value if, with perfect play from then on, it does not turn a win into a draw or a "
-    "loss, nor a draw into a loss. Moves differ in a position where some legal move keeps the value and another "
-    "does not. A random mover plays any legal move."
-)
 COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, format of the number
     ("iteration", "iteration", "d"),
     ("num_games", "games", ",d"),
     ("num_positions", "positions", ",d"),
     ("mean_length", "mean length", ".1f"),
     ("first_player_score", "first player scores", ".3f"),
+    ("mean_result", "mean result", "+.3f"),
     ("games_per_s", "games/s", ",.1f"),
     ("simulations_per_s", "simulations/s", ",.0f"),
     ("num_steps", "steps", ",d"),
@@ -79,7 +67,7 @@ def render(data: run_data.RunData, complete: bool = False) -> str:
     name = escape(readable(data.folder.resolve()))
     sections = [
         _head(data, name, complete),
-        _verdict(data),
+        strength.verdict(data),
         _charts(data),
         _ranks(data),
         _games(data),
@@ -132,24 +120,6 @@ def _total(data, what):
     return _last(data).get(f"num_{what}_stored", summed)
 
 
-def _verdict(data):
-    if not data.evaluations:
-        return "<h2>How well it plays</h2><p>It has not been evaluated yet.</p>"
-    newest = data.evaluations[-1]
-    items = "".join(f"<li>{escape(line.strip())}</li>" for line in evaluation_lines(newest))
-    about = ["A score counts a win as 1 and a draw as 1/2; in brackets are 95 % intervals."]
-    about += [
-        OPPONENTS[name]
-        for name in dict.fromkeys(parse(name).attribute for name in newest["matches"])
-        if name in OPPONENTS
-    ]
-    about += [SOLVER] if newest.get("solver") else []
-    return (
-        f"<h2>How well it plays</h2><p>After iteration {newest['iteration']}, with {newest['simulations']} "
-        f"simulations a move:</p><ul>{items}</ul><p><small>{' '.join(about)}</small></p>"
-    )
-
-
 def _charts(data):
     x = [record["iteration"] for record in data.iterations]
     loop_marks, train_marks = data.marks(data.iterations, "iteration"), data.marks(data.train, "step")
@@ -165,49 +135,23 @@ def _charts(data):
         Series(label, x, [100 * share for share in data.idle_shares(kind)])
         for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))
     ]
-    elo = data.matches("elo")
     figures = [
         chart.lines("Losses", "optimiser step", "loss", data.losses(), train_marks, empty=_no_losses(data)),
         loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
-        chart.lines(
-            "Win rate, with 95 % interval",
-            "iteration",
-            "share of games won",
-            data.matches("win_rate"),
-            evaluation_marks,
-            (0, 1),
-        ),
-        chart.lines(
-            "Elo difference, with 95 % interval",
-            "iteration",
-            "Elo",
-            elo,
-            evaluation_marks,
-            empty="none: one side won every game" if elo else "nothing yet",
-        ),
-        _ladder(data, evaluation_marks),
-        _solver(data, evaluation_marks),
+        *strength.charts(data, evaluation_marks),
         loop("Game length", "moves of both players", mean_length="mean_length"),
-        loop("First player's score in self-play", "mean score", first_player="first_player_score"),
+        loop("Mean result in self-play", "value, from -1 to 1", mean_result="mean_result")
+        if any("mean_result" in record for record in data.iterations)
+        else loop("First player's score in self-play", "mean score", first_player="first_player_score"),
         loop("Games a second, while playing", "games/s", all_ranks="games_per_s"),
         chart.stacked("Time by phase", "iteration", "seconds", x, data.phase_seconds(), loop_marks),
         chart.lines("Idle: time in which ranks wait for others", "iteration", "% of the iteration", idle, loop_marks),
     ]
     notes = ["A dashed line shows when a start began."] if len(data.starts) > 1 else []
-    if any(None in one.y for one in elo):
+    if any(None in one.y for one in data.matches("elo")):
         notes.append("Where one side won every game, Elo is infinite and has no point.")
     note = f"<p>{' '.join(notes)}</p>" if notes else ""
     return f'<h2>Curves</h2>{note}<div class="charts">{"".join(figures)}</div>'
-
-
-def _ladder(data, marks):
-    """Return the curve of `python -m az_mpi ladder`, "" if no ladder has been played."""
-    rows = data.ladder.get("ratings", [])
-    if not rows:
-        return ""
-    columns = ([row[key] for row in rows] for key in ("iteration", "elo", "elo_low", "elo_high"))
-    title = f"Elo by the ladder, with 95 % interval; {data.ladder['simulations']} simulations a move"
-    return chart.lines(title, "iteration", "Elo above the first network", [Series("ladder", *columns)], marks)
 
 
 def _no_losses(data):
@@ -217,12 +161,6 @@ def _no_losses(data):
     if not num_steps:
         return "nothing yet"
     return f"none recorded: {counted(num_steps, 'step')} so far, and report.summary_frequency is {every}"
-
-
-def _solver(data, marks):
-    if not (series := data.solver()):
-        return ""
-    return chart.lines("Moves that keep the exact value", "iteration", "share of positions", series, marks, (0, 1))
 
 
 def _ranks(data):
@@ -322,10 +260,12 @@ def _configuration(data):
 
 
 def _iterations(data):
+    alone = any("mean_result" in record for record in data.iterations)  # a game of one player
+    columns = [row for row in COLUMNS if row[0] != ("first_player_score" if alone else "mean_result")]
     body = [
-        [format(record[key], how) if key in record else "-" for key, _, how in COLUMNS] for record in data.iterations
+        [format(record[key], how) if key in record else "-" for key, _, how in columns] for record in data.iterations
     ]
-    table = html_table([heading for _, heading, _ in COLUMNS], body)
+    table = html_table([heading for _, heading, _ in columns], body)
     return (
         f'<section class="screen"><h2>Iterations</h2><details><summary>{counted(len(body), "iteration")} as numbers'
         f"</summary>{table}</details></section>"

@@ -39,14 +39,33 @@ class RunData(NamedTuple):
         ]
 
     def matches(self, key: str) -> list[Series]:
-        """Return a line over iterations for each opponent, with its interval. It has no points where Elo is infinite.
-        key: "score", "win_rate" or "elo"."""
+        """Return a line over iterations for each opponent whose matches have this number, with its interval. It has no
+        points where Elo is infinite. key: "score", "win_rate", "elo", "mean_result"; of one player "difference"."""
         found = []
-        for opponent in dict.fromkeys(name for record in self.evaluations for name in record["matches"]):
-            played = [(r["iteration"], r["matches"][opponent]) for r in self.evaluations if opponent in r["matches"]]
+        matches = [(record["iteration"], record["matches"]) for record in self.evaluations]
+        for opponent in dict.fromkeys(name for _, by_name in matches for name in by_name):
+            played = [(x, by_name[opponent]) for x, by_name in matches if key in by_name.get(opponent, ())]
             values = [[match[f"{key}{end}"] for _, match in played] for end in ("", "_low", "_high")]
-            found.append(Series(f"against {opponent}", [x for x, _ in played], *values))
+            if played:
+                found.append(Series(f"against {opponent}", [x for x, _ in played], *values))
         return found
+
+    def scores(self) -> list[Series]:
+        """Return the mean score of the network in games of one player over iterations, with its interval, its best
+        score, the mean scores of the opponents and the best possible ones; [] in games of more players."""
+        scored = [record for record in self.evaluations if "score_mean" in record]
+        x = [record["iteration"] for record in scored]
+        names = dict.fromkeys(name for record in scored for name in record["matches"])
+
+        def line(label, of):
+            return Series(label, x, [of(record).get("score_mean") for record in scored])
+
+        mean = [[record[f"score_mean{end}"] for record in scored] for end in ("", "_low", "_high")]
+        best = Series("best game", x, [record["score_best"] for record in scored])
+        others = [line(name, lambda record, name=name: record["matches"].get(name, {})) for name in names]
+        possible = [line("best possible", lambda record: record.get("optimum", {}))]
+        drawn = [one for one in (*others, *possible) if any(y is not None for y in one.y)]
+        return [Series("mean", x, *mean), best, *drawn] if scored else []
 
     def solver(self) -> list[Series]:
         """Return the shares of moves that keep the exact value, over iterations; [] if no evaluation had a solver."""

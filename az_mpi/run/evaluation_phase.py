@@ -52,7 +52,7 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
     if run.world.is_root:
         result["stem"] = _stem_hash(run)
         match = result["matches"].get("best")
-        result["promoted"] = match is None or match["score"] >= 0.5
+        result["promoted"] = match is None or evaluation.equals_or_beats(match)
         copy, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
         if result["promoted"]:
             tensors = checkpoint.to_bytes(run.training.network.state_dict())

@@ -29,7 +29,8 @@ def to_rows(record: Record, game: Game) -> np.ndarray:
     positions, policy = record.positions, record.policy
     state = ("state", game.state_dtype, (game.state_size,))
     rows = np.empty(len(positions), [state, ("value", "<f4"), ("action", "<i4")])
-    rows["state"], rows["value"], rows["action"] = positions["state"], positions["value"], -1
+    value = positions["value"] if positions["value"].ndim == 1 else positions["value"][:, 0]
+    rows["state"], rows["value"], rows["action"] = positions["state"], value, -1
     of = np.repeat(np.arange(len(positions)), positions["policy_count"])
     order = np.lexsort((policy["probability"], of))  # the likeliest one of each position comes last
     rows["action"][of[order]] = policy["action"][order]
@@ -41,7 +42,8 @@ def sums(engine: Engine, game: Game, rows: np.ndarray) -> np.ndarray:
     total = np.zeros(5 + 3 * NUM_BINS)
     for begin in range(0, len(rows), BATCH):
         part = rows[begin : begin + BATCH]
-        logits, values = searched(engine.evaluate(game.planes(part["state"])))
+        logits, values = searched(engine.evaluate(game.planes(part["state"])), game.num_players)
+        values = values if values.ndim == 1 else values[:, 0]
         logits = np.where(game.legal(part["state"]), logits, -np.inf)
         told = part["action"] >= 0
         of_move = np.take_along_axis(logits, np.maximum(part["action"], 0)[:, None], axis=1)

@@ -41,7 +41,7 @@ def _values(run, counters, num_steps):
         "num_games_asked": run.setup.config.selfplay.num_games,
         "num_steps": num_steps,
         **{name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]},
-        **_means_of_games(counters),
+        **_means_of_games(counters, run.setup.game.num_players),
         **spent,
         "sums_s": round(sum(waited) / run.training.num_trainers, 4),  # of train_s: mean wait of trainers for gradients
         **_rates(counters, run.training.num_trainers, spent, sum(asked), sum(evaluated)),
@@ -63,7 +63,7 @@ def _of_trainer(learner):
     return (learner.iteration_losses(), learner.take_sums_s()) if learner else ({}, 0.0)
 
 
-def _means_of_games(counters):
+def _means_of_games(counters, num_players):
     """Return what the exchanged games were like; {} in an iteration that was resumed in its training."""
     values = {}
     num_games = counters["num_games"].sum()
@@ -71,9 +71,10 @@ def _means_of_games(counters):
         values = {
             "mean_length": counters["num_positions"].sum() / num_games,
             "num_truncated": int(counters["num_truncated"].sum()),
-            "first_player_score": 0.5 + 0.5 * counters["outcome"].sum() / num_games,
             "mean_staleness": counters["staleness"].sum() / num_games,
         }
+        mean = counters["outcome"].sum() / num_games
+        values |= {"mean_result": mean} if num_players == 1 else {"first_player_score": 0.5 + 0.5 * mean}
     if tested := counters["num_resign_tests"].sum():
         values["num_resign_tests"] = int(tested)
         values["false_resign_rate"] = counters["num_false_resigns"].sum() / tested

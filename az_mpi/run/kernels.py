@@ -27,7 +27,9 @@ from az_mpi.config import load as configuration
 from az_mpi.config.schema import Config
 from az_mpi.core import files, kernel_cache
 from az_mpi.core.exit_codes import DONE, PROBLEMS
+from az_mpi.core.players import num_values
 from az_mpi.core.registry import SEARCHES
+from az_mpi.games import chance
 from az_mpi.games.base import Game
 from az_mpi.mpi.world import World
 from az_mpi.network.cache import CachedEvaluator
@@ -76,7 +78,7 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     threads = [1, 2] if parallel else [1]
     searches = [make_search(game, evaluate, settings, 2, noise=True, threads=n) for n in threads]
     slots = np.arange(2)
-    states = game.initial(2)
+    states = chance.resolve(game, game.initial(2), lambda rows: np.full(len(rows), 0.5))
     game.play(states, np.argmax(game.legal(states), axis=1))
     game.terminal(states), game.to_play(states), game.key(states)
     yield
@@ -119,10 +121,14 @@ class _Blank(Engine):
 
     def __init__(self, game: Game):
         self.num_actions = game.num_actions
+        self.value_shape = () if num_values(game.num_players) == 1 else (game.num_players,)
 
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
         n = len(planes)
-        return {"policy": np.zeros((n, self.num_actions), np.float32), "value": np.zeros(n, np.float32)}
+        return {
+            "policy": np.zeros((n, self.num_actions), np.float32),
+            "value": np.zeros((n, *self.value_shape), np.float32),
+        }
 
 
 def _mark(config, game, parallel):

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import numpy as np
 
+from az_mpi.core.intrinsics import in_threads
 from az_mpi.core.own_modules import fitting
+from az_mpi.core.players import num_values
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.search import loop_memory, root, simulation_loop, tree
 
@@ -80,13 +82,15 @@ class CompiledBatch(Batch):
         super().__init__(search)
         game = search.game
         self._threads = threads
-        self._simulate = simulation_loop.simulate if threads == 1 else simulation_loop.simulate_parallel
-        self._room = loop_memory.scratch(len(search.target), game.num_actions, threads)
+        self._num_values = num_values(game.num_players)
+        self._room = loop_memory.scratch(len(search.target), game.num_actions, game.num_outcomes, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
         self._states = np.empty((size, game.state_size), game.state_dtype)
         self._symmetry = np.empty(size, np.int64)
         self._evaluation: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
-        self._evaluated = loop_memory.Evaluated(np.empty((0, game.num_actions), np.float32), np.empty(0, np.float32))
+        self._evaluated = loop_memory.Evaluated(
+            np.empty((0, game.num_actions), np.float32), np.empty((0, self._num_values), np.float32)
+        )
         self._num_evaluations = 0
 
     @cached_property
@@ -94,7 +98,8 @@ class CompiledBatch(Batch):
         """The rules, which are compiled when they are first needed: until then one rank may compile them for others."""
         game = self._search.game
         actions = np.ascontiguousarray(game.symmetry_actions)
-        return loop_memory.Compiled._make([*game.entries, actions, game.max_plies])
+        rest = game.max_plies, game.num_players, game.num_outcomes
+        return loop_memory.Compiled._make([*game.entries, actions, *rest])
 
     @property
     def under_way(self) -> bool:
@@ -104,16 +109,17 @@ class CompiledBatch(Batch):
         if self._evaluation:
             search = self._search
             shape = self._num_evaluations, search.game.num_actions
-            found = fitting(self._evaluation(), shape, search.evaluate)
-            self._evaluated = loop_memory.Evaluated(*(np.ascontiguousarray(part, np.float32) for part in found))
+            found = fitting(self._evaluation(), shape, self._num_values, search.evaluate)
+            logits, value = (np.ascontiguousarray(part, np.float32) for part in found)
+            self._evaluated = loop_memory.Evaluated(logits, value.reshape(len(value), -1))
             self._evaluation = None
 
     def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
         search = self._search
         known = search.evaluate.known(self._threads)
         while True:
-            self._simulate(
-                _in_bytes(search.trees),
+            found = simulation_loop.simulate(
+                tree.in_bytes(search.trees),
                 slots,
                 search.target,
                 search.rule,
@@ -124,31 +130,30 @@ class CompiledBatch(Batch):
                 descends,
                 self._room,
             )
+            if self._threads > 1:
+                found = in_threads(found, self._room.shared.ctypes.data, self._threads)
+            if found:
+                raise RuntimeError("the compiled loop has failed")
             told = self._room.told
             self.num_simulations += int(told[:, loop_memory.SIMULATIONS].sum())
             search.evaluate.count(int(told[:, loop_memory.POSITIONS].sum()), 0)
             if broken := told[:, loop_memory.BROKEN].max():
                 _report(search.game, search.trees, broken - 1)
-            needed = told[:, loop_memory.NEEDED].max()
-            if not needed:
+            needed = told[:, [loop_memory.NEEDED, loop_memory.NEEDED_NODES]].max(axis=0)
+            if not needed.any():
                 return simulation_loop.completed(search.trees, slots, search.target)
-            search.trees = tree.widened(search.trees, needed)
+            search.trees = tree.widened(search.trees, *needed.tolist())
 
     def evaluate(self, slots: np.ndarray) -> None:
         search = self._search
         cached = len(search.evaluate.known(self._threads).keys) > 0
         rows = self._rows if cached else self._rows[:0]
         states = self._states.view(np.uint8)
-        num = simulation_loop.wanted(_in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
+        num = simulation_loop.wanted(tree.in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
         if num:
             self._num_evaluations = num
             search.evaluate.count(0, num)
             self._evaluation = search.evaluate.begin_turned(self._states[:num], self._symmetry[:num])
-
-
-def _in_bytes(trees: tree.Trees) -> tree.Trees:
-    """Return the same trees with states as bytes, so that the loop is compiled once for the states of all games."""
-    return trees._replace(state=trees.state.view(np.uint8))
 
 
 def _report(game: Game, trees: tree.Trees, b: int) -> NoReturn:

@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.core.intrinsics import UNCOUNTED, floats_on_stack, inlined, uncounted
+from az_mpi.core.intrinsics import UNCOUNTED, floats_on_stack, inlined, inner
 from az_mpi.search import improved, puct, puct_rule, root, simulation, streams, tree
 
 WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
@@ -90,13 +90,13 @@ class Search(puct.Search):
         """Do nothing: its priors have no noise."""
 
     def _policy(self, slots):
-        return _policy(self.trees, slots, self.rule)
+        return _policy(self._in_bytes, slots, self.rule)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else what the
         improved policy expects. The mean over simulations, which PUCT takes, would count the actions that halving
         drops."""
-        return _value(self.trees, slots, self.rule)
+        return _value(self._in_bytes, slots, self.rule)
 
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Return an action for each slot, int64 [n]: of those most visited in the round, the one with the largest
@@ -104,7 +104,7 @@ class Search(puct.Search):
 
         temperature: float [n]. Below 1 the Gumbel number counts times the temperature, and all actions of the round are
         compared, as noise chose the most visited ones: a sample of the improved policy at about that temperature."""
-        return self._wins_first(slots, _choose(self.trees, slots, self.rule, temperature))
+        return self._wins_first(slots, _choose(self._in_bytes, slots, self.rule, temperature))
 
 
 @overload(simulation.choose_edge, jit_options=UNCOUNTED)
@@ -168,7 +168,7 @@ def _prepare_for_gumbel(trees, b, rule):
     return None
 
 
-@uncounted()
+@inner()
 def _prepare(trees, b, rule):
     """Begin a round if none is under way, or all actions of this one are proven losses."""
     node = trees.node[b, 0]
@@ -182,7 +182,7 @@ def _prepare(trees, b, rule):
         _begin_round(trees, b, rule)
 
 
-@uncounted()
+@inner()
 def _begin_round(trees, b, rule):
     """Draw the actions that a round considers, in the order of the edges."""
     node = trees.node[b, 0]
@@ -242,7 +242,7 @@ def level(num: int, length: int, k: int) -> int:
         width = max(width // 2, min(width, 2))
 
 
-@uncounted()
+@inner()
 def _root_edge(trees, b, rule):
     """Return the root's edge that sequential halving visits next. Descents beyond the round's end, of several that were
     begun together, continue its sweeps."""
@@ -260,7 +260,7 @@ def _visits(trees, b, rule, i):
     return trees.edge[b, trees.node[b, 0].first_edge + considered.edge].edge_visits - considered.before
 
 
-@uncounted()
+@inner()
 def _best_considered(trees, b, rule, visits, temperature):
     """Return the index of the best of the actions considered; -1 if none is playable.
 

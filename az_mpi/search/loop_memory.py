@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from az_mpi.core.intrinsics import inlined, prefetch
+from az_mpi.core.intrinsics import SHARED_BYTES, inlined, prefetch
 from az_mpi.search import tree
 from az_mpi.search.tree import EDGE, NODE, WAITS
 
@@ -22,7 +22,8 @@ NODE_BYTES, EDGE_BYTES = NODE.itemsize, EDGE.itemsize
 
 class Compiled(NamedTuple):
     """A game's rules: the addresses of its functions, see `games.entry_points.Entries`; actions int32 [K, A]: its
-    `symmetry_actions`; max_plies: a game is a draw after so many. Numba's threads take no tuple in a tuple."""
+    `symmetry_actions`; max_plies: it ends after so many; num_players, num_outcomes: of the game. Numba's threads take
+    no tuple in a tuple."""
 
     apply: int
     legal_actions: int
@@ -30,12 +31,16 @@ class Compiled(NamedTuple):
     current_player: int
     observe: int
     canonical: int
+    chances: int
     actions: np.ndarray
     max_plies: int
+    num_players: int
+    num_outcomes: int
 
 
 class Evaluated(NamedTuple):
-    """Evaluations that have come: logits float32 [m, A] and value float32 [m], of the image that was asked for."""
+    """Evaluations that have come: logits float32 [m, A] and value float32 [m, V], of the image that was asked for. V is
+    1, and P with three players or more: see `values.of_evaluation`."""
 
     logits: np.ndarray
     value: np.ndarray
@@ -43,30 +48,36 @@ class Evaluated(NamedTuple):
 
 class Scratch(NamedTuple):
     """Room for the loop. keys uint64 [B]: of the leaves that wait. The others are for each thread: legal bool
-    [T, A + LINE], logits float32 [T, A + LINE], value float32 [T, LINE], key uint64 [T, LINE]; trees, nodes, edges,
-    depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED."""
+    [T, A + LINE], logits float32 [T, A + LINE], chances float32 [T, O + LINE], value and gains float32 [T, LINE], key
+    uint64 [T, LINE]; trees, nodes, edges, depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED.
+    shared uint8: of `shared_call`."""
 
     keys: np.ndarray
     legal: np.ndarray
     logits: np.ndarray
+    chances: np.ndarray
     value: np.ndarray
+    gains: np.ndarray
     key: np.ndarray
     trees: np.ndarray
     nodes: np.ndarray
     edges: np.ndarray
     depths: np.ndarray
     told: np.ndarray
+    shared: np.ndarray
 
 
 class Mine(NamedTuple):
-    """What a thread has of `Scratch`, and views of it as bits."""
+    """What a thread has of `Scratch`, and views of it as bits. value [V]: an evaluation; gains [P]: of the players."""
 
     keys: np.ndarray
     legal: np.ndarray
     logits: np.ndarray
     logits_bits: np.ndarray
+    chances: np.ndarray
     value: np.ndarray
     value_bits: np.ndarray
+    gains: np.ndarray
     key: np.ndarray
     nodes: np.ndarray
     edges: np.ndarray
@@ -76,18 +87,20 @@ class Mine(NamedTuple):
     evaluated_bits: np.ndarray
 
 
-# In `Scratch.told`: edges that a tree lacks room for; simulations; positions looked up; 1 + the tree of which the
-# rules raised an exception or returned what they must not.
-NEEDED, SIMULATIONS, POSITIONS, BROKEN = range(4)
+# In `Scratch.told`: edges, and nodes, that a tree needs and lacks room for; simulations; positions looked up; 1 + the
+# tree of which the rules raised an exception or returned what they must not.
+NEEDED, NEEDED_NODES, SIMULATIONS, POSITIONS, BROKEN, NUM_TOLD = range(6)
 
 
-def scratch(num_trees: int, num_actions: int, num_threads: int) -> Scratch:
+def scratch(num_trees: int, num_actions: int, num_outcomes: int, num_threads: int) -> Scratch:
     """Return room for the loop."""
     t, group, line = num_threads, (num_threads, GROUP), (num_threads, LINE)
     return Scratch(
         np.zeros(num_trees, np.uint64),
         np.zeros((t, num_actions + LINE), np.bool_),
         np.zeros((t, num_actions + LINE), np.float32),
+        np.zeros((t, num_outcomes + LINE), np.float32),
+        np.zeros(line, np.float32),
         np.zeros(line, np.float32),
         np.zeros(line, np.uint64),
         np.zeros(group, np.int64),
@@ -95,6 +108,7 @@ def scratch(num_trees: int, num_actions: int, num_threads: int) -> Scratch:
         np.zeros(group, np.int64),
         np.zeros(group, np.int64),
         np.zeros(line, np.int64),
+        np.zeros(SHARED_BYTES, np.uint8),
     )
 
 

@@ -8,11 +8,15 @@ from az_mpi.search import tree
 UNKNOWN = -1
 
 
-@njit(cache=True, nogil=True)
 def proof_lengths(trees: tree.Trees, b: int) -> np.ndarray:
     """Return, for each node of tree b, the number of moves to the end of the game along its proof, int32 [nodes used]:
     the shortest way to a win for the player to move there, else the longest way to the proven result. UNKNOWN for nodes
     without a known result. Moves that were not searched may win sooner."""
+    return _proof_lengths(tree.in_bytes(trees), b)
+
+
+@njit(cache=True, nogil=True)
+def _proof_lengths(trees, b):
     used = trees.tree[b].nodes_used
     lengths = np.full(used, UNKNOWN, np.int32)
     for n in range(used - 1, -1, -1):  # children come after their parents

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.core.own_modules import fitting
-from az_mpi.search import batches, puct_rule, root, simulation, streams, tree, wins
+from az_mpi.core.players import CHANCE, by_player, num_values, of_players
+from az_mpi.search import batches, chance, puct_rule, root, simulation, streams, tree, wins
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
@@ -55,6 +56,13 @@ class Search:
             if threads == 1
             else (simulation.select_parallel, simulation.complete_parallel)
         )
+
+    @property
+    def _in_bytes(self):
+        return tree.in_bytes(self.trees)
+
+    def _bytes_of(self, states):
+        return np.ascontiguousarray(states, self.game.state_dtype).view(np.uint8)
 
     def _make_rule(self):
         settings = self.settings
@@ -120,8 +128,14 @@ class Search:
     def begin(self, slots: np.ndarray) -> Callable[[], None]:
         """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
         in between. Until then nothing else may use these slots."""
-        slots, nodes, actions, states, num_leaves = self._select(self.trees, slots, self.rule, self.root_noise)
-        states[:num_leaves] = self.game.play(states[:num_leaves], actions[:num_leaves])
+        slots, nodes, actions, states, num_leaves = self._select(
+            self._in_bytes, slots, self.rule, self.root_noise, self.game.num_players
+        )
+        states = states.view(self.game.state_dtype)
+        new = slice(num_leaves)
+        states[new] = self.game.play(states[new], actions[new])
+        if self.game.num_outcomes:
+            self._through_chance(slots[new], nodes[new], actions[new], states[new])
         plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
         leaves = self._begin_evaluation(nodes, actions, states, plies)
 
@@ -131,6 +145,29 @@ class Search:
 
         return complete
 
+    def _through_chance(self, slots, nodes, actions, states, num_leaves=1):
+        """Lead simulations that have reached chance nodes on to the positions after them, in place: each in a tree of
+        its own. The arguments are as in `chance.through`. num_leaves: that each tree will get."""
+        self._make_room(slots, num_leaves)
+        while len(rows := np.flatnonzero(self._chance_due(slots, states))):
+            self._make_room(slots[rows], num_leaves)
+            chances = self.game.chances(states[rows])
+            leads = slots[rows], nodes[rows], actions[rows]
+            chance.through(self._in_bytes, *leads, self._bytes_of(states[rows]), chances, self.streams)
+            nodes[rows], actions[rows] = leads[1:]
+            states[rows] = self.game.play(states[rows], actions[rows])
+
+    def _chance_due(self, slots, states):
+        plies = self.trees.tree["root_ply"][slots] + self.trees.tree["path_length"][slots]
+        return (self.game.to_play(states) == CHANCE) & (plies < self.game.max_plies)
+
+    def _make_room(self, slots, num_leaves):
+        """Make room in these trees for a chance node and for so many leaves."""
+        if len(slots):
+            used = self.trees.tree[slots]
+            num_edges = int(used["edges_used"].max()) + self.game.num_outcomes
+            self.trees = tree.widened(self.trees, num_edges, int(used["nodes_used"].max()) + 1 + num_leaves)
+
     def step_several(self, slot: int, leaves_max: int) -> None:
         """Run up to `leaves_max` simulations in the tree of one slot, whose leaves are evaluated as one batch. The tree
         needs room for twice as many."""
@@ -138,37 +175,62 @@ class Search:
             self.step(np.array([slot]))
             return
         nodes, actions, states, paths = simulation.select_several(
-            self.trees, slot, leaves_max, self.rule, self.root_noise
+            self._in_bytes, slot, leaves_max, self.rule, self.root_noise, self.game.num_players
         )
         if len(nodes):
-            states = self.game.play(states, actions)
+            states = self.game.play(states.view(self.game.state_dtype), actions)
+            if self.game.num_outcomes:
+                paths = self._each_through_chance(slot, nodes, actions, states, paths)
             plies = self.trees.tree["root_ply"][slot] + paths[:, 0]
             leaves = self._begin_evaluation(nodes, actions, states, plies)
             self._complete_with_room(simulation.complete_several, slot, paths, leaves())
+
+    def _each_through_chance(self, slot, nodes, actions, states, paths):
+        """Do what `_through_chance` does for simulations of one tree, one after the other. Return their paths, int32
+        [m, D + 1], which are longer than `paths`. The chance nodes are no children yet: nothing has visited them."""
+        slots = np.array([slot])
+        longer = []
+        for i in range(len(nodes)):
+            one = slice(i, i + 1)
+            self.trees.tree["path_length"][slot] = length = paths[i, 0]
+            self.trees.path[slot, :length] = paths[i, 1 : 1 + length]
+            self._through_chance(slots, nodes[one], actions[one], states[one], len(nodes))
+            if self.trees.tree["path_length"][slot] > length:
+                self.trees.edge["edge_child"][slot, paths[i, length]] = tree.NO_CHILD
+            longer.append(self.trees.path[slot, : self.trees.tree["path_length"][slot]].copy())
+        paths = np.zeros((len(nodes), self.trees.path.shape[1] + 1), np.int32)
+        for row, path in zip(paths, longer):
+            row[0] = len(path)
+            row[1 : 1 + len(path)] = path
+        return paths
 
     def _begin_evaluation(self, nodes, actions, states, plies):
         """Begin to evaluate the positions `states` that simulations led to; return a function that waits for that and
         returns `simulation.Leaves`. plies: the moves before each position."""
         game = self.game
         ended, value = game.terminal_at(states, plies)
+        player = game.to_play(states)
+        values = of_players(game.num_players, value, player).astype(np.float32)
         live = ~ended
         live_states = states[live]
         evaluation = self.evaluate.begin(live_states) if len(live_states) else None
-        legal, player = game.legal(live_states), game.to_play(states)
+        legal = game.legal(live_states)
 
         def leaves():
             logits = np.empty(legal.shape, np.float32)
-            if evaluation:  # `value` has the results of games that ended; these are the others
-                logits, value[live] = fitting(evaluation(), legal.shape, self.evaluate)
-            return simulation.Leaves(nodes, actions, states, player, ended, value, logits, legal)
+            if evaluation:  # `values` has the results of games that ended; these are the others
+                several = num_values(game.num_players)
+                logits, found = fitting(evaluation(), legal.shape, several, self.evaluate)
+                values[live] = by_player(game.num_players, found, player[live])
+            return simulation.Leaves(nodes, actions, self._bytes_of(states), player, ended, values, logits, legal)
 
         return leaves
 
     def _complete_with_room(self, kernel, *simulations):
         """Complete simulations by a kernel of simulation.py, in trees that have room for their edges."""
-        if needed := kernel(self.trees, *simulations, self.rule, self.root_noise):  # no room: nothing was changed
+        if needed := kernel(self._in_bytes, *simulations, self.rule, self.root_noise):  # no room: nothing was changed
             self.trees = tree.widened(self.trees, needed)
-            kernel(self.trees, *simulations, self.rule, self.root_noise)
+            kernel(self._in_bytes, *simulations, self.rule, self.root_noise)
 
     def run(self, slots: np.ndarray) -> None:
         """Simulate until every slot's search is complete."""
@@ -203,12 +265,12 @@ class Search:
         return nums, actions, probabilities
 
     def _policy(self, slots):
-        return puct_rule.policy(self.trees, slots, self.rule)
+        return puct_rule.policy(self._in_bytes, slots, self.rule)
 
     def surprise(self, slots: np.ndarray, targets: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         """Return how far the network's policy is from the policy targets of `policy`, float32 [n], see `root.surprise`.
         Needs `keep_priors`."""
-        return root.surprise(self.trees, slots, *targets, self._kept)
+        return root.surprise(self._in_bytes, slots, *targets, self._kept)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else the mean."""
@@ -219,16 +281,21 @@ class Search:
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
         temperature: float [n]."""
-        return self._wins_first(slots, puct_rule.choose(self.trees, slots, temperature, self.streams, self.rule))
+        return self._wins_first(slots, puct_rule.choose(self._in_bytes, slots, temperature, self.streams, self.rule))
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
-        """Play an action in each slot. The subtree below it is kept if `reuse_tree`, else dropped."""
+        """Play an action in each slot, or an outcome where the root is a chance node. The subtree below it is kept if
+        `reuse_tree`, else dropped. A root that is a chance node is not searched: play an outcome, too."""
         before = self.trees.state[slots, 0]
         self.trees.tree["root_ply"][slots] += 1
-        kept = root.advance(self.trees, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
+        kept = (
+            root.advance(self._in_bytes, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
+        )
         self._start(slots[~kept], self.game.play(before[~kept], actions[~kept]))
-        self._begin_search(slots)
+        self._begin_search(slots[~self.trees.node["chance"][slots, 0]])
 
     def _start(self, slots, states):
         ended, value = self.game.terminal_at(states, self.trees.tree["root_ply"][slots])
-        tree.reset(self.trees, slots, states, self.game.to_play(states), ended, value)
+        player = self.game.to_play(states)
+        values = of_players(self.game.num_players, value, player).astype(np.float32)
+        tree.reset(self._in_bytes, slots, self._bytes_of(states), player, ended, values)

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.core.intrinsics import UNCOUNTED, inlined, uncounted
+from az_mpi.core.intrinsics import UNCOUNTED, inlined, inner
 from az_mpi.search import root, simulation, streams, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
@@ -99,7 +99,7 @@ def _choose_by_puct(trees, b, n, rule):
     return None
 
 
-@uncounted()
+@inner()
 def _exploring_edge(trees, b, n, rule):
     """Return the edge of a root that explores: the first that lacks forced visits, else the best, by first-play urgency
     without a reduction."""

@@ -82,16 +82,19 @@ def _value(trees, b, n, edge):
         return None, False
     if edge["edge_exact"]:
         child = trees.node[b, edge["edge_child"]]
+        if trees.several.shape[2]:
+            return float(trees.several[b, edge["edge_child"], trees.node[b, n]["player"]]), True
         same = child["player"] == trees.node[b, n]["player"]
         return float(child["exact_value"] if same else -child["exact_value"]), True
     return float(edge["edge_value_sum"] / edge["edge_visits"]), False
 
 
 def _variation(trees, b, n, lengths):
-    """Return the actions that the search expects from node n on: the most visited ones, and at a node with a known
-    result those of its proof. lengths: of `proof_lengths`, or None if no move at the root is proven."""
+    """Return the actions that the search expects from node n on, up to a move of chance: the most visited ones, and at
+    a node with a known result those of its proof. lengths: of `proof_lengths`, or None if no move at the root is
+    proven."""
     actions = []
-    while n != NO_CHILD and trees.node[b, n]["edge_count"]:
+    while n != NO_CHILD and trees.node[b, n]["edge_count"] and not trees.node[b, n]["chance"]:
         node = trees.node[b, n]
         edges = trees.edge[b, node["first_edge"] : node["first_edge"] + node["edge_count"]]
         visits = edges["edge_visits"]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from az_mpi.core.intrinsics import floats_on_stack, inlined, uncounted
+from az_mpi.core.intrinsics import floats_on_stack, inlined, inner
 from az_mpi.search import streams, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
@@ -28,7 +28,7 @@ class Noise(NamedTuple):
     kept: np.ndarray
 
 
-@uncounted()
+@inner()
 def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
     """P(root, a) <- (1 - fraction) P(root, a)^(1 / temperature) / sum + fraction Dir(alpha / legal actions), once for
     each root."""

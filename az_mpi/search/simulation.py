@@ -16,8 +16,8 @@ import numpy as np
 from numba import njit, prange
 from numba.extending import overload
 
-from az_mpi.core.intrinsics import UNCOUNTED, uncounted
-from az_mpi.search import root, tree
+from az_mpi.core.intrinsics import UNCOUNTED, inlined, inner
+from az_mpi.search import chance, root, tree, values
 from az_mpi.search.tree import NO_CHILD, UNDECIDED
 
 # In place of an action, where a descent ended: at a new root, which is itself to be evaluated; at a known result.
@@ -55,7 +55,7 @@ def _begins_with_prior(rule):
     return lambda rule: found
 
 
-@uncounted()
+@inner()
 def expand(trees: tree.Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray, rule: tuple) -> None:
     """Give node n its edges, see `tree.expand`, and choose where the next simulation descends."""
     tree.expand(trees, b, n, logits, legal)
@@ -63,30 +63,45 @@ def expand(trees: tree.Trees, b: int, n: int, logits: np.ndarray, legal: np.ndar
         trees.node[b, n].choice = tree.likeliest(trees, b, n)
 
 
-@uncounted()
-def backup(trees: tree.Trees, b: int, leaf: int, value: float, rule: tuple, proves: bool) -> None:
-    """Add `value`, for the player to move at `leaf`, to the leaf and to every edge and node on the path to it, and
-    choose where the next simulations descend. proves: the leaf is new and exact; nodes above it may be so, too."""
+@inlined()
+def next_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
+    """Return the edge of node n, int64, that the next simulation that comes there descends."""
+    return chance.outcome_edge(trees, b, n) if trees.node[b, n].chance else choose_edge(trees, b, n, rule)
+
+
+@inner()
+def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple, proves: bool) -> None:
+    """Add a value for each player, float32 [P], to the leaf and to every edge and node on the path to it, and choose
+    where the next simulations descend. proves: the leaf is new and exact; nodes above it may be so, too."""
     node = trees.node[b, leaf]
-    player = node.player
     node.visits += 1
-    node.value_sum += value
+    node.value_sum += gains[node.player]
     n = np.int64(leaf)
+    _add_gains(trees, b, n, gains)
     for depth in range(trees.tree[b].path_length - 1, -1, -1):
         n = np.int64(node.parent)
         node = trees.node[b, n]
         edge = trees.edge[b, trees.path[b, depth]]
-        signed = value if node.player == player else -value
+        gain = gains[node.player]
         edge.edge_visits += 1
-        edge.edge_value_sum += signed
+        edge.edge_value_sum += gain
         node.visits += 1
-        node.value_sum += signed
+        node.value_sum += gain
+        _add_gains(trees, b, n, gains)
         if proves:
             edge.edge_exact = True
-            proves = tree.prove(trees, b, n)
+            proves = chance.prove(trees, b, n) if node.chance else tree.prove(trees, b, n)
         if n > 0 and not node.exact:
-            node.choice = choose_edge(trees, b, n, rule) - node.first_edge
+            node.choice = next_edge(trees, b, n, rule) - node.first_edge
     trees.node[b, 0].choice = UNDECIDED  # what a root visits next may also depend on the search
+
+
+@inlined()
+def _add_gains(trees, b, n, gains):
+    """Add the values of several players to node n, whose result is not known."""
+    if trees.several.shape[2] > 0 and not trees.node[b, n].exact:
+        for p in range(trees.several.shape[2]):
+            trees.several[b, n, p] += gains[p]
 
 
 @njit(cache=True, nogil=True)
@@ -96,10 +111,10 @@ def _descend(trees, b, rule, noise, kept):
     node's result."""
     if noise.due[b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
         root.mix_noise(trees, b, noise)
-    n, depth = np.int64(0), 0  # n as a variable: Numba would compile `best_edge` once more for the constant
+    n, depth = np.int64(0), 0
     while trees.node[b, n].edge_count > 0 and not trees.node[b, n].exact:
         e = np.int64(trees.node[b, n].choice) if kept else np.int64(UNDECIDED)
-        e = choose_edge(trees, b, n, rule) if e == UNDECIDED else trees.node[b, n].first_edge + e
+        e = next_edge(trees, b, n, rule) if e == UNDECIDED else trees.node[b, n].first_edge + e
         trees.path[b, depth] = e
         depth += 1
         trees.tree[b].path_length = depth
@@ -112,12 +127,13 @@ def _descend(trees, b, rule, noise, kept):
 
 
 @njit(cache=True, nogil=True)
-def _select_one(trees, b, rule, noise):
+def _select_one(trees, b, rule, noise, gains):
     """Return what `_descend` does; but a known result is backed up, and node is NO_CHILD."""
     prepare_root(trees, b, rule)
     n, action = _descend(trees, b, rule, noise, True)
     if action == KNOWN:
-        backup(trees, b, n, trees.node[b, n].exact_value, rule, False)
+        values.exact(trees, b, n, gains)
+        backup(trees, b, n, gains, rule, False)
         return NO_CHILD, KNOWN
     return n, action
 
@@ -144,7 +160,7 @@ def _leaves_then_roots(trees, slots, nodes, actions):
 
 
 @njit(cache=True, nogil=True)
-def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise) -> tuple:
+def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise, num_players: int) -> tuple:
     """Descend the trees. Return the simulations that lead to new leaves or new roots: (slots int64 [m], nodes int64
     [m], actions int64 [m], states [m, S], how many are leaves): first the leaves, each with the node and the action
     that lead there and that node's state, then the roots.
@@ -154,26 +170,28 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise)
     nodes = np.empty(len(slots), np.int64)
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
+        gains = np.empty(num_players, np.float32)
+        nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise, gains)
     return _leaves_then_roots(trees, slots, nodes, actions)
 
 
 @njit(cache=True, nogil=True, parallel=True)
-def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise) -> tuple:
+def select_parallel(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise, num_players: int) -> tuple:
     """Do what `select` does, in several threads. It is a function of its own: if one function were compiled both with
     and without threads, Numba's cache would mix the two up."""
     nodes = np.empty(len(slots), np.int64)
     actions = np.empty(len(slots), np.int64)
     for i in prange(len(slots)):
-        nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise)
+        gains = np.empty(num_players, np.float32)
+        nodes[i], actions[i] = _select_one(trees, slots[i], rule, noise, gains)
     return _leaves_then_roots(trees, slots, nodes, actions)
 
 
 class Leaves(NamedTuple):
     """What `complete` needs to know of m simulations. nodes, actions int64 [m]: as `select` returned them.
 
-    states [m, S], player int8 [m], ended bool [m], value float32 [m]: of the position that each one led to, and the
-    value for the player to move there. logits float32 [k, A], legal bool [k, A]: a row for each of the k positions
+    states [m, S], player int8 [m], ended bool [m], values float32 [m, P]: of the position that each one led to, and
+    the values of all players there. logits float32 [k, A], legal bool [k, A]: a row for each of the k positions
     where the game is not over, in order."""
 
     nodes: np.ndarray
@@ -181,7 +199,7 @@ class Leaves(NamedTuple):
     states: np.ndarray
     player: np.ndarray
     ended: np.ndarray
-    value: np.ndarray
+    values: np.ndarray
     logits: np.ndarray
     legal: np.ndarray
 
@@ -193,15 +211,15 @@ def _complete_one(trees, b, leaves, i, row, rule, noise):
     its value. row: of the leaf in logits and legal."""
     leaf = leaves.nodes[i]
     ended = leaves.ended[i]
-    value = leaves.value[i]
+    gains = leaves.values[i]
     if leaves.actions[i] != EVALUATE:
-        leaf = tree.add_node(trees, b, leaf, leaves.states[i], leaves.player[i], ended, value)
+        leaf = tree.add_node(trees, b, leaf, leaves.states[i], leaves.player[i], ended, gains)
         trees.edge[b, trees.path[b, trees.tree[b].path_length - 1]].edge_child = leaf
     if not ended:
         expand(trees, b, leaf, leaves.logits[row], leaves.legal[row], rule)
         if noise.due[b] and leaf == 0:
             root.mix_noise(trees, b, noise)
-    backup(trees, b, leaf, value, rule, ended)
+    backup(trees, b, leaf, gains, rule, ended)
 
 
 @njit(cache=True, nogil=True)
@@ -242,7 +260,9 @@ def complete_parallel(trees: tree.Trees, slots: np.ndarray, leaves: Leaves, rule
 
 
 @njit(cache=True, nogil=True)
-def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, noise: root.Noise) -> tuple:
+def select_several(
+    trees: tree.Trees, b: int, leaves_max: int, rule: tuple, noise: root.Noise, num_players: int
+) -> tuple:
     """Descend one tree, whose root is expanded, up to `leaves_max` times. Return the simulations that lead to new
     leaves, all different: (nodes int64 [m], actions int64 [m], states [m, S], paths int32 [m, D + 1], each path after
     its length). Known results are backed up.
@@ -253,7 +273,7 @@ def select_several(trees: tree.Trees, b: int, leaves_max: int, rule: tuple, nois
     """
     prepare_root(trees, b, rule)
     nodes, actions, paths, is_new = _descend_several(trees, b, leaves_max, rule, noise)
-    _back_up_known(trees, b, nodes, actions, paths, is_new, rule)
+    _back_up_known(trees, b, nodes, actions, paths, is_new, rule, np.empty(num_players, np.float32))
     return _new_leaves(trees, b, nodes, actions, paths, is_new)
 
 
@@ -287,12 +307,13 @@ def _descend_several(trees, b, leaves_max, rule, noise):
 
 
 @njit(cache=True, nogil=True)
-def _back_up_known(trees, b, nodes, actions, paths, is_new, rule):
+def _back_up_known(trees, b, nodes, actions, paths, is_new, rule, gains):
     """Back up the known results that descents found."""
     for i in range(len(nodes)):
         if is_new[i] and actions[i] == KNOWN:
             _restore(trees, b, paths[i])
-            backup(trees, b, nodes[i], trees.node[b, nodes[i]].exact_value, rule, False)
+            values.exact(trees, b, nodes[i], gains)
+            backup(trees, b, nodes[i], gains, rule, False)
 
 
 @njit(cache=True, nogil=True)
@@ -348,6 +369,14 @@ def _restore(trees, b, path):
 
 
 @njit(cache=True, nogil=True)
+def _link(trees, b, n):
+    """Make the nodes on the path that ends in node n, above a new leaf, children of each other."""
+    for d in range(trees.tree[b].path_length - 2, -1, -1):
+        trees.edge[b, trees.path[b, d]].edge_child = n
+        n = trees.node[b, n].parent
+
+
+@njit(cache=True, nogil=True)
 def complete_several(
     trees: tree.Trees, b: int, paths: np.ndarray, leaves: Leaves, rule: tuple, noise: root.Noise
 ) -> int:
@@ -361,5 +390,6 @@ def complete_several(
     rows = _rows(leaves.ended)
     for i in range(len(paths)):
         _restore(trees, b, paths[i])
+        _link(trees, b, leaves.nodes[i])
         _complete_one(trees, b, leaves, i, rows[i], rule, noise)
     return 0

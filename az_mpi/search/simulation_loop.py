@@ -11,17 +11,27 @@ Shapes: B trees, A actions, K symmetries, T threads, n games, m evaluations, S b
 from __future__ import annotations
 
 import numpy as np
-from numba import njit, prange
+from numba import njit
 
 from az_mpi.core import evaluation_table
 from az_mpi.core.evaluation_table import Known
-from az_mpi.core.intrinsics import call1, call2, inlined, prefetch, uncounted
-from az_mpi.search import loop_memory, root, simulation, tree
-from az_mpi.search.loop_memory import BROKEN, GROUP, NEEDED, POSITIONS, SIMULATIONS, Compiled, Evaluated, Mine, Scratch
+from az_mpi.core.intrinsics import call2, inlined, inner, prefetch, shared_call, uncounted
+from az_mpi.search import loop_memory, new_leaves, root, simulation, tree, values
+from az_mpi.search.loop_memory import (
+    BROKEN,
+    GROUP,
+    NEEDED,
+    NEEDED_NODES,
+    NUM_TOLD,
+    POSITIONS,
+    SIMULATIONS,
+    Compiled,
+    Evaluated,
+    Mine,
+    Scratch,
+)
 from az_mpi.search.simulation import EVALUATE, KNOWN
 from az_mpi.search.tree import IDLE, LEAF, NO_CHILD, UNDECIDED, WAITS
-
-FAILED = -1  # what a function of the game returns when its own code raised an exception
 
 
 @uncounted()
@@ -36,50 +46,38 @@ def simulate(
     evaluated: Evaluated,
     descends: bool,
     room: Scratch,
-) -> None:
+) -> int:
     """Run simulations in the trees of `slots`, int64 [n], all different, until each waits for an evaluation or has
-    `target` simulations, int32 [B], or a known result. trees: states as bytes, uint8 [B, N, S].
+    `target` simulations, int32 [B], or a known result. trees: see `tree.in_bytes`.
 
     descends: begin simulations; else complete only those that are under way. Where a tree lacks room for edges, or the
-    rules fail, it stays as it is, and `room.told` says so; the caller may call again."""
-    _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, 0, 0, len(slots))
+    rules fail, it stays as it is, and `room.told` says so; the caller may call again.
+
+    With several threads, T > 1, return the function for `in_threads` that does so."""
+    at = np.int64(room.shared.ctypes.data)
+    entry = shared_call(at, _simulate_part, (trees, slots, target, rule, noise, game, known, evaluated, descends, room))
+    return entry if len(room.told) > 1 else call2(entry, at, 0)
 
 
-@njit(cache=True, nogil=True, parallel=True)
-def simulate_parallel(
-    trees: tree.Trees,
-    slots: np.ndarray,
-    target: np.ndarray,
-    rule: tuple,
-    noise: root.Noise,
-    game: Compiled,
-    known: Known,
-    evaluated: Evaluated,
-    descends: bool,
-    room: Scratch,
-) -> None:
-    """Do what `simulate` does, in T threads."""
-    num = len(room.told)
-    for t in prange(num):
-        first, last = t * len(slots) // num, (t + 1) * len(slots) // num
-        _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t, first, last)
-
-
-@uncounted()
-def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t, first, last):
-    """Do what `simulate` does for slots[first:last], as thread t."""
+@inner()
+def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t):
+    """Do what `simulate` does for the slots of thread t."""
+    num_threads = len(room.told)
+    first, last = t * len(slots) // num_threads, (t + 1) * len(slots) // num_threads
     told = room.told[t]
-    told[:4] = 0
+    told[:NUM_TOLD] = 0
     active = room.trees[t]
     logits = room.logits[t, : game.actions.shape[1]]
-    value = room.value[t]
+    value = room.value[t, : evaluated.value.shape[1]]
     mine = Mine(
         room.keys,
         room.legal[t, : game.actions.shape[1]],
         logits,
         logits.view(np.uint32),
+        room.chances[t, : game.num_outcomes],
         value,
         value.view(np.uint32),
+        room.gains[t, : game.num_players],
         room.key[t],
         room.nodes[t],
         room.edges[t],
@@ -100,9 +98,9 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
             if descends and (this.stage == LEAF or (this.stage == IDLE and not complete(trees, b, target))):
                 active[num] = b
                 num += 1
-        while num > 0 and told[BROKEN] == 0:
+        while num > 0 and told[BROKEN] == 0 and told[NEEDED] == 0 and told[NEEDED_NODES] == 0:
             _descend_together(trees, active[:num], rule, noise, mine)
-            _reach_leaves(trees, active[:num], rule, game, known, mine)
+            _reach_leaves(trees, active[:num], rule, noise, game, known, mine)
             num = _look_up(trees, active[:num], target, rule, noise, game, known, mine)
 
 
@@ -140,9 +138,9 @@ def _complete(trees, b, rule, noise, game, known, evaluated, mine):
     logits = mine.logits
     for a in range(num_actions):
         logits[game.actions[this.symmetry, a]] = evaluated.logits[row, a]
-    value = evaluated.value[row]
+    for k in range(len(mine.value)):
+        mine.value[k] = evaluated.value[row, k]
     if this.stores:
-        mine.value[0] = value
         evaluation_table.store(
             known,
             mine.part,
@@ -152,10 +150,11 @@ def _complete(trees, b, rule, noise, game, known, evaluated, mine):
             this.symmetry,
             mine.evaluated_bits,
             row,
-            mine.value_bits[0],
+            mine.value_bits,
         )
+    values.of_evaluation(mine.value, np.int64(trees.node[b, leaf].player), mine.gains)
     _expand(trees, b, leaf, logits, legal, rule, noise)
-    simulation.backup(trees, b, leaf, value, rule, False)
+    simulation.backup(trees, b, leaf, mine.gains, rule, False)
     this.stage = IDLE
     this.row = -1
 
@@ -213,7 +212,7 @@ def _descend_a_level(trees, b, i, rule, mine):
         mine.nodes[i] = -1
         return True
     if node.choice == UNDECIDED:
-        node.choice = simulation.choose_edge(trees, b, n, rule) - node.first_edge
+        node.choice = simulation.next_edge(trees, b, n, rule) - node.first_edge
     e = np.int64(node.first_edge) + node.choice
     trees.path[b, mine.depths[i]] = e
     mine.depths[i] += 1
@@ -233,7 +232,7 @@ def _descend_a_level(trees, b, i, rule, mine):
 
 
 @inlined()
-def _reach_leaves(trees, active, rule, game, known, mine):
+def _reach_leaves(trees, active, rule, noise, game, known, mine):
     """Add the leaves that the descents have found, and look at each: stage LEAF has a key to look up, IDLE was backed
     up."""
     edges = mine.edges
@@ -244,9 +243,10 @@ def _reach_leaves(trees, active, rule, game, known, mine):
             mine.told[SIMULATIONS] += 1
             n = np.int64(this.leaf)
             if edges[i] == KNOWN:
-                simulation.backup(trees, b, n, trees.node[b, n].exact_value, rule, False)
+                values.exact(trees, b, n, mine.gains)
+                simulation.backup(trees, b, n, mine.gains, rule, False)
                 continue
-            if edges[i] != EVALUATE and not _add_leaf(trees, b, n, edges[i], rule, game, mine):
+            if edges[i] != EVALUATE and not new_leaves.add_leaf(trees, b, n, edges[i], rule, noise, game, mine):
                 continue
             this.stage = LEAF
             this.row = -1
@@ -254,36 +254,6 @@ def _reach_leaves(trees, active, rule, game, known, mine):
             mine.told[POSITIONS] += 1
             if len(known.keys) > 0:
                 _find_key(trees, b, game, known, mine)
-
-
-@inlined()
-def _add_leaf(trees, b, n, e, rule, game, mine):
-    """Add the position that edge e of node n leads to. Return whether it is to be evaluated; if not, the game is over
-    there and that was backed up, or the rules are broken."""
-    leaf = tree.add_node(trees, b, n, trees.state[b, n], np.int8(0), False, np.float32(0))
-    at = loop_memory.state_at(trees, b, leaf)
-    failed = call2(game.apply, at, np.int64(trees.edge[b, e].edge_action)) == FAILED
-    ended = call2(game.result, at, np.int64(mine.value.ctypes.data))
-    player = call1(game.current_player, at)
-    value = mine.value[0]
-    if failed or ended == FAILED or not -1 <= value <= 1 or not 0 <= player <= 1:
-        trees.tree[b].nodes_used -= 1
-        mine.told[BROKEN] = b + 1
-        return False
-    trees.edge[b, e].edge_child = leaf
-    this = trees.tree[b]
-    node = trees.node[b, leaf]
-    node.player = player
-    if ended == 0:
-        value = np.float32(0)
-    if ended != 0 or this.root_ply + this.path_length >= game.max_plies:
-        node.ended = True
-        node.exact = True
-        node.exact_value = value
-        simulation.backup(trees, b, leaf, value, rule, True)
-        return False
-    this.leaf = leaf
-    return True
 
 
 @inlined()
@@ -321,10 +291,10 @@ def _look_up(trees, active, target, rule, noise, game, known, mine):
             ):
                 this.stage = WAITS
             else:
-                value = mine.value[0]
                 if _legal(trees, b, leaf, game, mine) > 0:
+                    values.of_evaluation(mine.value, np.int64(trees.node[b, leaf].player), mine.gains)
                     _expand(trees, b, leaf, logits, mine.legal, rule, noise)
-                    simulation.backup(trees, b, leaf, value, rule, False)
+                    simulation.backup(trees, b, leaf, mine.gains, rule, False)
                     this.stage = IDLE
         if this.stage == IDLE and not complete(trees, b, target):
             active[num] = b

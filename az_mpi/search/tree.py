@@ -1,11 +1,13 @@
 """Trees as arrays: the memory of a search over B games at once, and the kernels that change it.
 
-Shapes: B trees, N nodes a tree, E edges a tree, S numbers a state, A actions.
+Shapes: B trees, N nodes a tree, E edges a tree, S numbers a state, A actions, P players.
 Node 0 is the root. A node's edges lie side by side, one for each legal action, so that selection reads them in order
 and illegal actions cost nothing. Children have larger indices than their parents; compaction relies on it.
 
 A node is exact when the result under best play is known: the game ends there, a move wins at once or by proof, or all
-moves are exact (MCTS-Solver: Winands, Björnsson, Saito 2008, with the results of any game instead of win and loss).
+moves are exact (MCTS-Solver: Winands, Björnsson, Saito 2008, with the results of any game instead of win and loss). A
+chance node is exact when all of its outcomes are. With three players or more each player chooses what is best for it
+(max^n, Luckhardt and Irani 1986, "An algorithmic solution of N-person games").
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from az_mpi.core.intrinsics import inlined, uncounted
+from az_mpi.core.intrinsics import inlined, inner
+from az_mpi.core.players import CHANCE
 from az_mpi.core.problems import Refusal
 
 if TYPE_CHECKING:
@@ -35,12 +38,14 @@ NODE = np.dtype(
         ("visits", np.int32),  # N(s): simulations that ended at or passed through the node
         ("parent", np.int32),
         ("first_edge", np.int32),
-        ("exact_value", np.float32),  # if `exact`: the result for the player to move here
+        # If `exact`: the result for the player to move here. Of a chance node that is not: see chance.py.
+        ("exact_value", np.float32),
         ("edge_count", np.int16),  # 0 until expanded
         ("choice", np.int16),  # which of its edges the next simulation descends, or UNDECIDED
-        ("player", np.int8),  # to move
+        ("player", np.int8),  # to move; at a chance node 0
         ("ended", np.bool_),  # the game is over here
         ("exact", np.bool_),
+        ("chance", np.bool_),  # a move is drawn by lot here
     ],
     align=True,
 )
@@ -74,9 +79,11 @@ TREE = np.dtype(
 )
 
 
-class Trees(namedtuple("Trees", ["tree", "node", "edge", "state", "path"])):
+class Trees(namedtuple("Trees", ["tree", "node", "edge", "state", "path", "several"])):
     """tree TREE [B], node NODE [B, N], edge EDGE [B, E], state [B, N, S], path int32 [B, D]: the edges from the root to
-    the leaf of the simulation under way. Outside compiled code a column is an attribute too: trees.visits [B, N]."""
+    the leaf of the simulation under way. several float64 [B, N, P]: with three players or more, the sum of each
+    player's values at a node, or its result if the node is exact; else [B, N, 0].
+    Outside compiled code a column is an attribute too: trees.visits [B, N]."""
 
     __slots__ = ()
 
@@ -105,18 +112,36 @@ def allocate(game: Game, num_trees: int, num_nodes: int) -> Trees:
         edge=np.empty((num_trees, num_nodes * min(game.num_actions, EDGES_PER_NODE)), EDGE),
         state=np.empty((*nodes, game.state_size), game.state_dtype),
         path=np.empty((num_trees, depth), np.int32),
+        several=np.empty((*nodes, game.num_players if game.num_players > 2 else 0)),
     )
 
 
-def widened(trees: Trees, needed: int) -> Trees:
-    """Return the same trees with room for `needed` edges each, or for 1.5 times as many as before if that is more."""
+def widened(trees: Trees, num_edges: int = 0, num_nodes: int = 0) -> Trees:
+    """Return the same trees with room for so many edges and nodes each. Where that is more than there is, they get room
+    for 1.5 times as many as before at least."""
     used = trees.tree["edges_used"].max()
-    edge = np.empty((len(trees.edge), max(needed, trees.edge.shape[1] * 3 // 2)), EDGE)
-    edge[:, :used] = trees.edge[:, :used]
-    return trees._replace(edge=edge)
+    if num_edges > trees.edge.shape[1]:
+        trees = trees._replace(edge=_grown(trees.edge, num_edges, used))
+    if num_nodes > trees.node.shape[1]:
+        used = trees.tree["nodes_used"].max()
+        parts = {name: _grown(getattr(trees, name), num_nodes, used) for name in ("node", "state", "several")}
+        trees = trees._replace(**parts, path=_grown(trees.path, num_nodes + 1, trees.path.shape[1]))
+    return trees
 
 
-@uncounted()
+def _grown(part, needed, used):
+    room = np.empty((len(part), max(needed, part.shape[1] * 3 // 2), *part.shape[2:]), part.dtype)
+    room[:, :used] = part[:, :used]
+    return room
+
+
+def in_bytes(trees: Trees) -> Trees:
+    """Return the same trees with states as bytes, uint8 [B, N, S bytes]. Kernels take them so: they are compiled once
+    for the states of all games."""
+    return trees._replace(state=trees.state.view(np.uint8))
+
+
+@inner()
 def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.ndarray) -> int:
     """Return the largest number of edges of one of the trees `slots` after its new leaf is expanded; 0 if all have
     room. ended: bool [n]; legal: bool [m, A], a row for each leaf that has not ended, in order."""
@@ -135,9 +160,10 @@ def edges_needed(trees: Trees, slots: np.ndarray, ended: np.ndarray, legal: np.n
 
 
 @inlined()
-def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, ended: bool, value: float) -> int:
-    """Append a node without edges to tree b and return its index. value: the result, if `ended`."""
-    n = trees.tree[b].nodes_used
+def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, ended: bool, values: np.ndarray) -> int:
+    """Append a node without edges to tree b and return its index. player: to move, or CHANCE. values: float32 [P], the
+    result of each player if `ended`; else none is read."""
+    n = np.int64(trees.tree[b].nodes_used)
     trees.tree[b].nodes_used = n + 1
     for k in range(len(state)):
         trees.state[b, n, k] = state[k]
@@ -148,10 +174,13 @@ def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, 
     node.first_edge = 0
     node.edge_count = 0
     node.choice = UNDECIDED
-    node.exact_value = value
-    node.player = player
+    node.player = max(player, 0)
+    node.chance = player == CHANCE
     node.ended = ended
     node.exact = ended
+    node.exact_value = values[node.player] if ended else 0
+    for p in range(trees.several.shape[2]):
+        trees.several[b, n, p] = values[p] if ended else 0
     return n
 
 
@@ -159,14 +188,12 @@ def add_node(trees: Trees, b: int, parent: int, state: np.ndarray, player: int, 
 def reset(
     trees: Trees, slots: np.ndarray, states: np.ndarray, players: np.ndarray, ended: np.ndarray, values: np.ndarray
 ) -> None:
-    """Make the tree of each slot a single root node."""
+    """Make the tree of each slot, int64 [n], a single root node. values: float32 [n, P], see `add_node`."""
     for i in range(len(slots)):
         trees.tree[slots[i]].nodes_used = 0
         trees.tree[slots[i]].edges_used = 0
         trees.tree[slots[i]].stage = IDLE
-        # As a variable: Numba would compile `add_node` once more for the constant.
-        parent = np.int64(NO_CHILD)
-        add_node(trees, slots[i], parent, states[i], players[i], ended[i], values[i])
+        add_node(trees, slots[i], NO_CHILD, states[i], players[i], ended[i], values[i])
 
 
 @inlined()
@@ -213,13 +240,16 @@ def likeliest(trees: Trees, b: int, n: int) -> int:
 def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
     """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge).
 
-    n is an int64 in every call: for a constant, or an int32, Numba would compile this once more.
+    n is an int64 in every call: for an int32 Numba would compile this once more.
     """
     if not trees.edge[b, e].edge_exact:
         return False, 0.0
     child = trees.edge[b, e].edge_child
     node = trees.node[b, child]
-    return True, node.exact_value if node.player == trees.node[b, n].player else -node.exact_value
+    player = trees.node[b, n].player
+    if trees.several.shape[2] > 0:
+        return True, np.float32(trees.several[b, child, player])
+    return True, node.exact_value if node.player == player else -node.exact_value
 
 
 @inlined()
@@ -227,17 +257,21 @@ def prove(trees: Trees, b: int, n: int) -> bool:
     """Mark node n as exact if its edges show its result; return whether they do."""
     node = trees.node[b, n]
     best = -np.inf
+    best_child = np.int64(NO_CHILD)
     unknown = False
     for e in range(node.first_edge, node.first_edge + node.edge_count):
         known, value = exact_edge(trees, b, n, e)
-        if known:
-            best = max(best, value)
-        else:
+        if not known:
             unknown = True
+        elif value > best:
+            best = value
+            best_child = np.int64(trees.edge[b, e].edge_child)
     if unknown and best < WIN:
         return False
     node.exact = True
     node.exact_value = best
+    for p in range(trees.several.shape[2]):
+        trees.several[b, n, p] = trees.several[b, best_child, p]
     return True
 
 
@@ -280,6 +314,8 @@ def reroot(trees: Trees, b: int, root: int) -> None:
         parent = trees.node[b, n].parent
         for k in range(trees.state.shape[2]):
             trees.state[b, to, k] = trees.state[b, n, k]
+        for p in range(trees.several.shape[2]):
+            trees.several[b, to, p] = trees.several[b, n, p]
         trees.node[b, to] = trees.node[b, n]
         trees.node[b, to].parent = NO_CHILD if n == root else moved[parent]
         trees.node[b, to].first_edge = edges

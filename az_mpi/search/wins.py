@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from az_mpi.core.players import of_players
 from az_mpi.search import simulation, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
@@ -25,13 +26,15 @@ def prove_wins(trees: tree.Trees, slots: np.ndarray, game: Game, rule: tuple, wi
     wins[slots] = NO_WIN
     at_once = max(STATES_AT_ONCE // game.num_actions, 1)
     for k in range(0, len(slots), at_once):
-        rows, edges, actions = _edges_of_roots(trees, slots[k : k + at_once])
+        rows, edges, actions = _edges_of_roots(tree.in_bytes(trees), slots[k : k + at_once])
         if len(rows):
             states = game.play(trees.state[rows, 0], actions)
             ended, value = game.terminal(states)
             player = game.to_play(states)
-            won = ended & (np.where(player == trees.player[rows, 0], value, -value) >= WIN)
-            _add_wins(trees, rows[won], edges[won], states[won], player[won], value[won], rule, wins)
+            results = of_players(game.num_players, value, player)
+            won = ended & (results[np.arange(len(rows)), trees.player[rows, 0]] >= WIN)
+            of_wins = np.ascontiguousarray(states[won], game.state_dtype).view(np.uint8)
+            _add_wins(tree.in_bytes(trees), rows[won], edges[won], of_wins, player[won], results[won], rule, wins)
 
 
 @njit(cache=True, nogil=True)
@@ -59,15 +62,15 @@ def _add_wins(
     edges: np.ndarray,
     states: np.ndarray,
     player: np.ndarray,
-    value: np.ndarray,
+    results: np.ndarray,
     rule: tuple,
     actions: np.ndarray,
 ) -> None:
     """Write into actions, int64 [B], for each tree the one of these edges that has the largest prior, and give it a
     child, by one simulation, if it has none. All end the game with a win for the player who moves at the root.
 
-    rows int64 [m]: the trees, in order; edges int64 [m], of their roots; states [m, S], player int8 [m], value float32
-    [m]: of the children."""
+    rows int64 [m]: the trees, in order; edges int64 [m], of their roots; states [m, S], player int8 [m], results
+    float32 [m, P]: of the children."""
     i = 0
     while i < len(rows):
         b = rows[i]
@@ -79,7 +82,7 @@ def _add_wins(
         edge = trees.edge[b, edges[best]]
         actions[b] = edge.edge_action
         if edge.edge_child == NO_CHILD and trees.tree[b].nodes_used < trees.node.shape[1]:  # else it has no room
-            edge.edge_child = tree.add_node(trees, b, np.int64(0), states[best], player[best], True, value[best])
+            edge.edge_child = tree.add_node(trees, b, np.int64(0), states[best], player[best], True, results[best])
             trees.path[b, 0] = edges[best]
             trees.tree[b].path_length = 1
-            simulation.backup(trees, b, edge.edge_child, value[best], rule, True)
+            simulation.backup(trees, b, np.int64(edge.edge_child), results[best], rule, True)

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_mpi.core.players import from_mover, of_players
+from az_mpi.games import chance
 from az_mpi.search import batches, make_search, streams
 from az_mpi.selfplay import starts
-from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
+from az_mpi.selfplay.record import CHANCE_MOVE, POLICY, Record, game_dtype, position_dtype
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Config
@@ -64,6 +66,7 @@ class Player:
         self.states = np.empty((*moves, game.state_size), game.state_dtype)
         self.actions = np.empty(moves, np.int32)
         self.policies: list[list[bytes]] = [[] for _ in range(num_games)]  # of each game, POLICY of each move
+        self.drawn: list[list[tuple[int, int]]] = [[] for _ in range(num_games)]  # (ply, outcome) of chance's moves
         self.root_values = np.empty(moves, np.float32)
         self.surprises = np.zeros(moves, np.float32)
         if config.selfplay.surprise_share:
@@ -118,12 +121,13 @@ class Player:
         begins, see `starts.begin`."""
         self.ids[slots], self.iterations[slots], self.live[slots] = ids, iteration, True
         for slot in slots:
-            self.policies[slot] = []
+            self.policies[slot], self.drawn[slot] = [], []
         words = streams.keyed(self.config.seed, np.asarray(ids, np.uint64))
         states, plies = starts.begin(self.game, self.config.selfplay, self.archive, self.max_plies, words)
         self.first_ply[slots] = self.ply[slots] = plies
         self.search.reset(slots, states, words, plies)
-        if self.config.selfplay.resign_threshold < 1:
+        self._draw(slots)
+        if self.config.selfplay.resign_threshold < 1 and self.game.num_players == 2:
             drawn = np.array([streams.uniform(self.search.streams, slot) for slot in slots])
             self.plays_on[slots] = drawn < self.config.selfplay.resign_play_on
 
@@ -172,15 +176,28 @@ class Player:
         resigned = np.where(self.game.to_play(self.states[slots, ply]) == 0, -1, 1)
         search.advance(slots, actions)
         self.ply[slots] += 1
+        self._draw(slots)
         roots = search.trees.state[slots, 0]
         ended, value = self.game.terminal(roots)
-        outcome = np.where(self.game.to_play(roots) == 0, value, -value)
-        outcome = np.where(resigns & ~ended, resigned, outcome)
+        outcome = of_players(self.game.num_players, value, self.game.to_play(roots))
+        if (rows := resigns & ~ended).any():  # in games of two alone
+            outcome[rows] = np.stack([resigned, -resigned], axis=1)[rows]
         ended = ended | resigns
         for i in np.flatnonzero(ended | (self.ply[slots] >= self.max_plies)):
             self._ended.append((slots[i], self._record(slots[i], outcome[i], truncated=not ended[i])))
             self.live[slots[i]] = False
         self._finish()
+
+    def _draw(self, slots):
+        """Draw the moves of chance that come next in these games, from the games' own random streams."""
+        while len(slots := slots[chance.due(self.game, self.search.trees.state[slots, 0])]):
+            slots = slots[self.ply[slots] < self.max_plies]
+            uniform = np.array([streams.uniform(self.search.streams, slot) for slot in slots])
+            outcomes = chance.draw(self.game, self.search.trees.state[slots, 0], uniform)
+            for slot, outcome in zip(slots.tolist(), outcomes.tolist()):
+                self.drawn[slot].append((int(self.ply[slot]), outcome))
+            self.search.advance(slots, outcomes)
+            self.ply[slots] += 1
 
     def _keep_policy(self, slots, nums, actions, probabilities):
         entries = np.empty(len(actions), POLICY)
@@ -195,22 +212,30 @@ class Player:
             self.num_finished += 1
 
     def _record(self, slot, outcome, truncated):
-        plies = slice(self.first_ply[slot], self.ply[slot])
-        length = plies.stop - plies.start
-        games = np.zeros(1, GAME)
-        games[0] = (self.ids[slot], self.rank, self.iterations[slot], length, outcome, truncated)
+        """Return the record of a game that has ended. outcome: float32 [players], the result of each."""
+        plies, drawn = np.arange(self.first_ply[slot], self.ply[slot]), self.drawn[slot]
+        moves = np.zeros(len(drawn), CHANCE_MOVE)
+        if drawn:
+            moves["game"] = self.ids[slot]
+            moves["ply"], moves["outcome"] = np.transpose(drawn)
+            plies = np.setdiff1d(plies, moves["ply"])
+        length = len(plies)
+        games = np.zeros(1, game_dtype(self.game))
+        row = (self.ids[slot], self.rank, self.iterations[slot], length, outcome[0], truncated)
+        games[0] = (*row, self.game.score(self.search.trees.state[slot, :1])[0]) if self.game.score_name else row
         # The target is the policy of the search; the temperature only decides which move is played.
         policies, self.policies[slot] = self.policies[slot], []
         positions = np.zeros(length, position_dtype(self.game))
-        positions["game"], positions["ply"] = self.ids[slot], np.arange(plies.start, plies.stop)
+        positions["game"], positions["ply"] = self.ids[slot], plies
         positions["state"] = self.states[slot, plies]
         positions["to_play"] = self.game.to_play(positions["state"])
         positions["action"] = self.actions[slot, plies]
-        positions["value"] = np.where(positions["to_play"] == 0, outcome, -outcome)
+        results = from_mover(np.tile(outcome, (length, 1)), positions["to_play"])
+        positions["value"] = results if len(outcome) > 2 else results[:, 0]
         positions["root_value"] = self.root_values[slot, plies]
         positions["weight"] = weights_by_surprise(self.surprises[slot, plies], self.config.selfplay.surprise_share)
         positions["policy_count"] = [len(entries) // POLICY.itemsize for entries in policies]
-        return Record(games, positions, np.frombuffer(b"".join(policies), POLICY))
+        return Record(games, positions, np.frombuffer(b"".join(policies), POLICY), moves)
 
 
 def weights_by_surprise(surprises: np.ndarray, share: float) -> np.ndarray:

@@ -1,12 +1,12 @@
-"""Records of finished games: three arrays of rows, which are sent between ranks and stored as they are.
+"""Records of finished games: four arrays of rows, which are sent between ranks and stored as they are.
 
-P positions in all, S numbers a state, A actions, M policy entries in all.
+P positions in all, S numbers a state, A actions, M policy entries in all, C chance moves in all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -36,13 +36,21 @@ GAMES = (
     Column("iteration", "<i4", "iteration in which it began, from 0", "iterations"),
     Column("length", "<i4", "number of its rows in positions, where games are in the same order", "positions"),
     Column("outcome", "<f4", f"result of the game, {RESULT}", perspective=FOR_FIRST),
-    Column("truncated", "?", "whether the limit of moves (max_plies) ended it; it counts as a draw"),
+    Column("truncated", "?", "whether the limit of moves (max_plies) ended it; with two players or more it is a draw"),
 )
+SCORE = Column("score", "<f4", "result of the game in its own unit")  # of games that have one
 POSITIONS = (
     Column("game", "<u8", "games/id of its game"),
-    Column("ply", "<i4", "moves before this position; 0 in a game's first row, unless it began elsewhere", "moves"),
-    Column("to_play", "i1", "player to move: 0 for the one who moves first in the initial position, else 1"),
+    Column(
+        "ply",
+        "<i4",
+        "moves before this position, those of chance included; 0 in a game's first row, unless it began elsewhere, or "
+        "chance moved first",
+        "moves",
+    ),
+    Column("to_play", "i1", "player to move: 0 for the one who moves first in the initial position, then 1, and so on"),
     Column("action", "<i4", "action that was played, as the game numbers them for the player to move"),
+    # With three players or more, results of all of them: of the player to move, of the one after that, and so on.
     Column("value", "<f4", f"target of the value: result of the whole game, {RESULT}", perspective=FOR_MOVER),
     Column(
         "root_value",
@@ -72,47 +80,68 @@ OFFSET = Column(
     "offset[i + 1] - 1; none after a fast search (search.full_share below 1)",
     "rows of policy",
 )
-GAME, POLICY = (np.dtype([(column.name, column.dtype) for column in columns]) for columns in (GAMES, POLICIES))
+CHANCES = (
+    Column("game", "<u8", "games/id of its game"),
+    Column("ply", "<i4", "moves before it, those of chance included", "moves"),
+    Column("outcome", "<i4", "what was drawn, as the game numbers the outcomes"),
+)
+GAME, POLICY, CHANCE_MOVE = (
+    np.dtype([(column.name, column.dtype) for column in columns]) for columns in (GAMES, POLICIES, CHANCES)
+)
 
 
 def position_dtype(game: Game) -> np.dtype:
     """Return the dtype of a position; rows are in the order of the games, then of the plies."""
-    state = (game.state_dtype, (game.state_size,))
-    return np.dtype([(column.name, column.dtype) if column.dtype else (column.name, *state) for column in POSITIONS])
+    shaped = {"state": (game.state_dtype, (game.state_size,))}
+    if game.num_players > 2:
+        shaped["value"] = (np.dtype(np.float32), (game.num_players,))
+    return np.dtype([(column.name, *shaped.get(column.name, (column.dtype,))) for column in POSITIONS])
+
+
+def game_dtype(game: Game) -> np.dtype:
+    """Return the dtype of a game: GAME, and its score if the game has one."""
+    return np.dtype([*GAME.descr, (SCORE.name, SCORE.dtype)]) if game.score_name else GAME
 
 
 @dataclass
 class Record:
-    """Finished games: games GAME [n], positions position_dtype [P], policy POLICY [M]."""
+    """Finished games: games game_dtype [n], positions position_dtype [P], policy POLICY [M], chance CHANCE_MOVE [C] in
+    the order of the games, then of the plies."""
 
     games: np.ndarray
     positions: np.ndarray
     policy: np.ndarray
+    chance: np.ndarray = field(default_factory=lambda: np.empty(0, CHANCE_MOVE))
 
     @classmethod
     def empty(cls, game: Game) -> Record:
-        return cls(np.empty(0, GAME), np.empty(0, position_dtype(game)), np.empty(0, POLICY))
+        return cls(np.empty(0, game_dtype(game)), np.empty(0, position_dtype(game)), np.empty(0, POLICY))
+
+    @property
+    def parts(self) -> tuple[np.ndarray, ...]:
+        """The arrays, in the order of the fields."""
+        return self.games, self.positions, self.policy, self.chance
 
     @classmethod
     def join(cls, game: Game, records: Iterable[Record]) -> Record:
         """Return one record with the games of all records, in order."""
-        parts = [cls.empty(game), *records]
-        return cls(*(np.concatenate([getattr(r, k) for r in parts]) for k in ("games", "positions", "policy")))
+        return cls(*map(np.concatenate, zip(*(record.parts for record in (cls.empty(game), *records)))))
 
     def select(self, chosen: np.ndarray) -> Record:
         """Return a record of the games for which `chosen`, bool [n], is true."""
         positions = np.repeat(chosen, self.games["length"])
         policy = np.repeat(positions, self.positions["policy_count"])
-        return Record(self.games[chosen], self.positions[positions], self.policy[policy])
+        chance = np.isin(self.chance["game"], self.games["id"][chosen])
+        return Record(self.games[chosen], self.positions[positions], self.policy[policy], self.chance[chance])
 
     def gather(self, world: World, compress: bool = False) -> Record | None:
         """Return the games of all ranks, in rank order, on root; None elsewhere. Collective over world."""
-        arrays = [world.gather(rows, compress) for rows in (self.games, self.positions, self.policy)]
+        arrays = [world.gather(rows, compress) for rows in self.parts]
         return Record(*arrays) if world.is_root else None
 
     def copy_to_rank_1(self, world: World, compress: bool = False) -> Record:
         """Return root's record on rank 1, and an empty one elsewhere. Collective over a world of two ranks or more."""
-        arrays = [rows if world.is_root else rows[:0] for rows in (self.games, self.positions, self.policy)]
+        arrays = [rows if world.is_root else rows[:0] for rows in self.parts]
         return Record(*(world.exchange(rows, np.ones(len(rows), np.int64), compress) for rows in arrays))
 
     def dense_policy(self, num_actions: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from az_mpi.games import chance
 from az_mpi.games.random_games import random_actions
 from az_mpi.search import streams
 
@@ -56,15 +57,32 @@ def _play_on(game, states, plies, most, max_plies, words):
     """Play 0 to `most` random moves in each game, each number as likely. A move that would end a game is not played,
     and no further one after it."""
     wanted = np.array([int(streams.uniform(words, i) * (most + 1)) for i in range(len(words))])
-    going = np.arange(len(words))
+    going = np.flatnonzero(wanted > 0)
+    states[going] = _drawn(game, states[going], plies, going, words)
     for ply in range(most):
         going = going[(wanted[going] > ply) & (plies[going] + 1 < max_plies)]
         if not len(going):
             return
         drawn = np.array([streams.uniform(words, i) for i in going])
         after = game.play(states[going], random_actions(game.legal(states[going]), drawn))
-        live = ~game.terminal(after)[0]
+        moves = plies.copy()
+        moves[going] += 1
+        after = _drawn(game, after, moves, going, words)
+        live = ~game.terminal(after)[0] & (moves[going] < max_plies)
         going = going[live]
         after = after[live]
         states[going] = after
-        plies[going] += 1
+        plies[going] = moves[going]
+
+
+def _drawn(game, states, plies, rows, words):
+    """Return the states after the moves of chance that come next, [len(rows), S], and count them in plies. rows: int64,
+    of the states in plies and words."""
+
+    def uniform(some):
+        return np.array([streams.uniform(words, i) for i in rows[some]])
+
+    def count(some, outcomes):
+        plies[rows[some]] += 1
+
+    return chance.resolve(game, states, uniform, count)

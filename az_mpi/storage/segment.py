@@ -1,10 +1,11 @@
 """Segments: the games of one exchange as one immutable HDF5 file, RUN/games/IIIIII-KKK.h5.
 
-P positions, M policy entries; the columns are those of `selfplay.record`. In `policy`, `offset` int64 [P + 1] says
-where each position's entries begin. Groups and datasets have an attribute `description`, and where they fit `unit` and
-`perspective`; these are for other programs, and nothing here reads them. Every dataset is compressed by gzip, which all
-HDF5 tools can read, and has a Fletcher-32 checksum, which detects flipped bits. A file ends with its SHA-256, after the
-part that HDF5 reads; the sum is checked before HDF5 opens the file.
+P positions, M policy entries, C chance moves; the columns are those of `selfplay.record`. In `policy`, `offset`
+int64 [P + 1] says where each position's entries begin.
+Groups and datasets have an attribute `description`, and where they fit `unit` and `perspective`; these are for other
+programs, and nothing here reads them. Every dataset is compressed by gzip, which all HDF5 tools can read, and has a
+Fletcher-32 checksum, which detects flipped bits. A file ends with its SHA-256, after the part that HDF5 reads; the
+sum is checked before HDF5 opens the file.
 """
 
 import hashlib
@@ -22,7 +23,20 @@ import numpy as np
 
 from az_mpi.core import files
 from az_mpi.games.base import Game
-from az_mpi.selfplay.record import GAME, GAMES, OFFSET, POLICIES, POLICY, POSITIONS, Record, position_dtype
+from az_mpi.selfplay.record import (
+    CHANCE_MOVE,
+    CHANCES,
+    GAMES,
+    OFFSET,
+    POLICIES,
+    POLICY,
+    POSITIONS,
+    SCORE,
+    Column,
+    Record,
+    game_dtype,
+    position_dtype,
+)
 
 SCHEMA_VERSION = 2  # 1 had no SHA-256 at its end, and is still read
 # The file format of HDF5 1.10, which every later version reads. It is the oldest one in which headers and chunk indices
@@ -32,6 +46,7 @@ GROUPS = {
     "games": "finished games, one row each",
     "positions": "the positions of these games in which a move was played, one row each, game by game",
     "policy": "what the search thought of each position's actions, one row for each action that is not 0",
+    "chance": "the moves of these games that were drawn by lot, one row each, game by game",
 }
 _NAME = re.compile(r"(\d{6,})-(\d{3,})\.h5")
 _MARK = b"az_mpi segment sha256 "
@@ -77,11 +92,13 @@ def write(
     with _new_file(path, before) as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
         file.attrs.update({"num_games": len(record.games), "num_positions": len(record.positions)})
-        for group, columns, rows in (
-            ("games", GAMES, record.games),
+        groups: list[tuple[str, tuple[Column, ...], np.ndarray]] = [
+            ("games", (*GAMES, SCORE) if game.score_name else GAMES, record.games),
             ("positions", POSITIONS, record.positions),
             ("policy", POLICIES, record.policy),
-        ):
+        ]
+        groups += [("chance", CHANCES, record.chance)] if game.num_outcomes else []
+        for group, columns, rows in groups:
             for column in columns:
                 if column.name != "policy_count":
                     _store(file, group, column, rows[column.name])
@@ -103,12 +120,10 @@ def read(path: Path, game: Game) -> Record:
             _check_origin(path, file, game)
             if file.attrs["schema_version"] > 1 and mark != _MARK:
                 raise ValueError("it does not end with its SHA-256")
-            games, positions = np.empty(len(_dataset(file, "games/id")), GAME), _positions(file, game)
-            policy = np.empty(len(_dataset(file, "policy/action")), POLICY)
-            for group, rows in (("games", games), ("policy", policy)):
-                for name in rows.dtype.names or ():
-                    rows[name] = _column(file, f"{group}/{name}", len(rows))
-            record = Record(games, positions, policy)
+            kinds = {"games": game_dtype(game), "policy": POLICY}
+            kinds |= {"chance": CHANCE_MOVE} if game.num_outcomes else {}
+            read = {group: _rows(file, group, dtype) for group, dtype in kinds.items()}
+            record = Record(positions=_positions(file, game), **read)
             _check_counts(file, record, game)
     except SegmentError:
         raise
@@ -249,6 +264,14 @@ def _positions(file, game):
     return positions
 
 
+def _rows(file, group, dtype):
+    """Return the columns of a group as rows of this dtype."""
+    rows = np.empty(len(_dataset(file, f"{group}/{dtype.names[-1]}")), dtype)
+    for name in dtype.names:
+        rows[name] = _column(file, f"{group}/{name}", len(rows))
+    return rows
+
+
 def _column(file, name, n):
     column = _dataset(file, name)[:]
     if len(column) != n:
@@ -268,7 +291,7 @@ def _dataset(file, name):
 
 def _check_counts(file, record, game):
     """Raise ValueError if the parts of a segment do not fit each other."""
-    games, positions, policy = record.games, record.positions, record.policy
+    games, positions, policy, chance = record.parts
     if _said(file) != (len(games), len(positions)):
         raise ValueError("its attributes count other games or positions than it holds")
     if not np.array_equal(np.repeat(games["id"], np.maximum(games["length"], 0)), positions["game"]):
@@ -279,6 +302,10 @@ def _check_counts(file, record, game):
         raise ValueError("its policies are not those of its positions")
     if len(policy) and not (0 <= policy["action"].min() <= policy["action"].max() < game.num_actions):
         raise ValueError("a policy names an action that the game does not have")
+    if not np.isin(chance["game"], games["id"]).all():
+        raise ValueError("a chance move is of none of its games")
+    if len(chance) and not (0 <= chance["outcome"].min() <= chance["outcome"].max() < game.num_outcomes):
+        raise ValueError("a chance move has an outcome that the game does not have")
 
 
 def _store(file, group, column, data):

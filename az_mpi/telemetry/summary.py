@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from az_mpi.core.printing import counted
+from az_mpi.core.printing import bounds, counted
 
 
 def loss_names(records: list[dict[str, Any]]) -> list[str]:
@@ -29,7 +29,11 @@ def iteration_line(values: dict[str, Any]) -> str:
     if "cache_hit_rate" in values:
         positions += f", {100 * values['cache_hit_rate']:.0f} % from the cache"
     if "mean_length" in values:
-        positions += f", length {values['mean_length']:.1f}, first player scores {values['first_player_score']:.2f}"
+        positions += f", length {values['mean_length']:.1f}"
+    if "first_player_score" in values:
+        positions += f", first player scores {values['first_player_score']:.2f}"
+    if "mean_result" in values:  # of one player
+        positions += f", mean result {values['mean_result']:+.3f}"
     losses = ", ".join(filter(None, [counted(values["num_steps"], "step"), losses_text(values)]))
     times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
@@ -37,14 +41,16 @@ def iteration_line(values: dict[str, Any]) -> str:
 
 
 def evaluation_lines(result: dict[str, Any]) -> list[str]:
-    """Return a line for each match and one for the comparison with the exact solver."""
+    """Return a line for each match, one for the comparison with the exact solver, and of one player one for its scores
+    and one for the best possible ones."""
     lines = []
+    if "score_mean" in result:
+        lines.append(f"  {result['score_name']}: {scores_text(result)}; {counted(result['num_games'], 'game')}")
     for name, match in result["matches"].items():
-        elo = "" if match["elo"] is None else f", Elo {match['elo']:+.0f} [{_bounds(match)}]"
-        lines.append(
-            f"  against {name}: {match['wins']} won, {match['draws']} drawn, {match['losses']} lost; score "
-            f"{match['score']:.3f} [{match['score_low']:.3f}, {match['score_high']:.3f}]{elo}"
-        )
+        text = _of_one(match) if "difference" in match else _of_two(match) if "elo" in match else _of_several(match)
+        lines.append(f"  against {name}: {text}")
+    if best := result.get("optimum"):
+        lines.append(f"  the best possible: {best['score_mean']:.5g}, {_relative(result['score_mean'], best)}")
     if solver := result.get("solver"):
         shares = [
             f"{_percent(solver[key])} {label} (random mover {_percent(solver['random_' + key])})"
@@ -55,8 +61,51 @@ def evaluation_lines(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def _bounds(match):
-    return ", ".join("-" if match[key] is None else f"{match[key]:+.0f}" for key in ("elo_low", "elo_high"))
+def scores_text(found: dict[str, Any]) -> str:
+    """Return the scores of one player, which `rating.score_summary` summed up, as text."""
+    interval = bounds(found, "score_mean", ".5g")
+    quantiles = ", ".join(
+        f"{name} {found[f'score_{key}']:.5g}" for name, key in (("10 %", "q10"), ("median", "median"), ("90 %", "q90"))
+    )
+    return f"mean {found['score_mean']:.5g}{interval}, best {found['score_best']:.5g}, {quantiles}"
+
+
+def _of_one(match):
+    return (
+        f"{match['difference']:+.5g}{bounds(match, 'difference')} on the same seeds, where it has "
+        f"{match['score_mean']:.5g} (best {match['score_best']:.5g}); better on {match['better']}, the same on "
+        f"{match['same']}, worse on {match['worse']}"
+    )
+
+
+def _of_two(match):
+    ends = ", ".join("-" if match[key] is None else f"{match[key]:+.0f}" for key in ("elo_low", "elo_high"))
+    elo = "" if match["elo"] is None else f", Elo {match['elo']:+.0f} [{ends}]"
+    return (
+        f"{match['wins']} won, {match['draws']} drawn, {match['losses']} lost; score "
+        f"{match['score']:.3f} [{match['score_low']:.3f}, {match['score_high']:.3f}]{elo}{_mean_result(match)}"
+    )
+
+
+def _of_several(match):
+    return (
+        f"share of the points {match['score']:.3f} [{match['score_low']:.3f}, {match['score_high']:.3f}] (of equal "
+        f"players {1 / match['num_players']:.3f}), first alone in {match['wins']} of "
+        f"{match['num_games']}{_mean_result(match)}"
+    )
+
+
+def _mean_result(match):
+    if "mean_result" not in match:
+        return ""
+    return f"; mean result {match['mean_result']:+.3f}{bounds(match, 'mean_result', '+.3f')}"
+
+
+def _relative(mean, best):
+    """Return how far the mean score is below the best possible one."""
+    below = best["score_mean"] - mean
+    share = f" or {100 * below / abs(best['score_mean']):.2g} %" if best["score_mean"] else ""
+    return f"{below:.5g}{share} more than the network's; reached on {best['same']} of {best['num_games']}"
 
 
 def _percent(share):

@@ -60,6 +60,12 @@ def test_the_example_of_rules_for_one_position_trains(run_example):
     assert "game domineering_4x4" in said and "complete: iteration 2 of 2" in said
 
 
+def test_the_example_of_a_puzzle_of_one_player_trains(run_example):
+    assert len((EXAMPLES / "own_puzzle.py").read_text().splitlines()) <= 80
+    said, _ = run_example("own_puzzle")
+    assert "game tour_6_5x5" in said and "complete: iteration 2 of 2" in said
+
+
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_the_example_game_keeps_every_invariant(size):
     games.check(hex_game(size), num_games=32)

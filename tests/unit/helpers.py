@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numba import njit
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -21,6 +22,11 @@ from az_mpi.search import make_search
 from az_mpi.storage import checkpoint, run_folder
 
 CONNECT4 = games.make("connect4")
+
+
+def callable_by_python(function):
+    """Return a function that only compiled code can call as one that Python can call."""
+    return njit(lambda *given: function(*given))
 
 
 def make_config(game="tictactoe", **sections):

@@ -55,8 +55,8 @@ BELONGS = {
     "h5py": {"storage.segment"},
     "pydantic": {"config.load", "config.schema", "config.fields"},
     "bitbully": {"evaluate.solver"},
-    "pyspiel": {"games.openspiel", "evaluate.openspiel_bot"},
-    "open_spiel": {"games.openspiel"},
+    "pyspiel": {"games.openspiel", "games.openspiel_fit", "evaluate.openspiel_bot"},
+    "open_spiel": {"games.openspiel_input"},
     "safetensors": {"run.bad_steps", "storage.checkpoint", "run.evaluation_phase"},
 }
 CHECKING = "TYPE_CHECKING"

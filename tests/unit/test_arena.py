@@ -27,10 +27,13 @@ TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 
 @dataclass
 class Part:
-    """One rank of a world whose other ranks are not there: a sum over ranks is the rank's own number."""
+    """One rank of a world whose other ranks are not there."""
 
     rank: int
     size: int
+
+    def collect(self, item):
+        return [item]
 
     def sum(self, values):
         return values

@@ -103,10 +103,12 @@ def test_the_actions_of_random_games_lead_to_their_results():
     game = Ways(4, twice=True)
     played = check_game.played_games(game, np.random.default_rng(0))
     assert len(played) == check_game.NUM_GAMES
-    for actions, result in played:
+    for actions, values in played:
         end = after(game, actions)[None]
         value = game.terminal(end)[1][0]
-        assert game.terminal(end)[0][0] and result == (value if game.to_play(end)[0] == 0 else -value)
+        assert game.terminal(end)[0][0] and values == (
+            [value, -value] if game.to_play(end)[0] == 0 else [-value, value]
+        )
 
 
 WARNED = """
@@ -126,3 +128,18 @@ def test_a_warning_is_announced_first_printed_last_and_gives_status_0(capsys, tm
     assert "BUT SEE THE 1 WARNING AT THE END" in "".join(said[:20])
     [start] = [i for i, line in enumerate(said) if line.startswith("WARNING: planes do not show who is to move")]
     assert "to_play 0" in "".join(said[start:]) and "to_play 1" in "".join(said[start:])
+
+
+def test_games_of_each_kind_are_described_drawn_and_timed(capsys, tmp_path):
+    said = {}
+    for name in ("Digits", "Dice", "Trio"):
+        base = {"Digits": "Digits", "Dice": "Pig", "Trio": "Trio"}[name]
+        (tmp_path / f"{name}.py").write_text(f"from kinds import {base}\n\nclass Own({base}):\n    pass\n")
+        assert check_game.main([f"{tmp_path}/{name}.py:Own"]) == 0
+        said[name] = capsys.readouterr().out
+    assert "digits: 1 player, 2 actions, " in said["Digits"] and "a value of " in said["Digits"]
+    assert said["Digits"].count("a random game, after") == 2 and " units" in said["Digits"]
+    assert "pig: 2 actions, 6 outcomes of chance" in said["Dice"] and "\n  chances " in said["Dice"]
+    assert "[6]" in said["Dice"] or "[5]" in said["Dice"] or "[4]" in said["Dice"]
+    assert "trio: 3 players, " in said["Trio"] and "a random game with a win of player 2" in said["Trio"]
+    assert ", +1 for player 2" in said["Trio"]

@@ -6,13 +6,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import rating
-from az_mpi.evaluate.arena import MatchResult
+from az_mpi.evaluate.tally import MatchResult, Scores, Shares
 from az_mpi.launch import hosts, mpi_job
-from az_mpi.plan import compare_command, figures, jobs, variants
+from az_mpi.plan import compare_command, comparison_page, figures, jobs, variants
 from az_mpi.plan.compare_command import main
 
 
@@ -158,6 +159,65 @@ def test_with_one_seed_a_row_and_its_curves_have_95_percent_intervals(file):
     row = figures.rows(state, [a, b], 1)[0]
     assert row["moves that keep the exact value"] == "0.500 [0.404, 0.596]"
     assert row["score against random"] == "0.500 [0.237, 0.763]"
+
+
+def test_of_one_player_scores_and_their_differences_on_the_same_seeds_are_compared(file, tmp_path):
+    """Against b a has 2, 0 and 4 more with seed 1, and -1, 1, 0 with seed 2: 1 in the mean."""
+    a, b = variants.read([file("a"), file("b")], [])
+    (tmp_path / "metrics.jsonl").write_text("")
+    seen = [Scores(np.array(scores)) for scores in ([5.0, 7.0, 9.0], [3.0, 7.0, 5.0])]
+    found = {"score_name": "points", **rating.score_summary(seen[0])}
+    found["matches"] = {"random": rating.versus(*seen)}
+    point = figures.point(tmp_path, 60.0, found, True)
+    assert "points: mean 7" in figures.line("a", point) and "Elo" not in figures.line("a", point)
+
+    def match(ours, theirs):
+        found = rating.score_summary(Scores(np.array(ours)))
+        return found | {"other": rating.versus(Scores(np.array(ours)), Scores(np.array(theirs)))}
+
+    state = {
+        "runs": {variant.run_name(seed): {"points": [point]} for variant in (a, b) for seed in (1, 2)},
+        "matches": {
+            "b-seed1": match([5.0, 7.0, 9.0], [3.0, 7.0, 5.0]),
+            "b-seed2": match([3.0, 8.0, 5.0], [4.0, 7.0, 5.0]),
+        },
+    }
+    row = figures.rows(state, [a, b], 2)[1]
+    assert row["mean score (points)"] == "7 [7, 7]" and row["more than random (points)"] == "2 [2, 2]"
+    assert row[figures.DIFFERENCE].startswith("+1 [") and "6 games; by seed +2, +0" in row[figures.DIFFERENCE]
+    assert not any("Elo" in name for name in row)
+    text = comparison_page.write(
+        tmp_path, state | {"options": {"minutes": 1, "points": 1}}, [a, b], page(2)
+    ).read_text()
+    assert "pairs of games with the same seed" in text and "Elo" not in text
+
+
+def page(seeds):
+    return argparse.Namespace(minutes=1, points=1, seeds=seeds, simulations=2, games=6)
+
+
+def test_of_three_players_shares_of_the_points_are_compared(file, tmp_path):
+    a, b = variants.read([file("a"), file("b")], [])
+    match = rating.summary(Shares(*[np.array([[1, 0, 0.5], [1, 1, 0]])] * 3))
+    point = {"minutes": 1.0, "iteration": 1, "complete": True, "games": 9, "simulations": 5.0, "solver": None}
+    state = {
+        "runs": {variant.run_name(1): {"points": [point | {"matches": {"random": match}}]} for variant in (a, b)},
+        "matches": {"b-seed1": match},
+    }
+    row = figures.rows(state, [a, b], 1)[1]
+    assert row[figures.SHARE].startswith("0.583 [") and "(of equal players 0.333), 6 games" in row[figures.SHARE]
+    assert row["score against random"].startswith("0.583 [") and not any("Elo" in name for name in row)
+    text = comparison_page.write(
+        tmp_path, state | {"options": {"minutes": 1, "points": 1}}, [a, b], page(1)
+    ).read_text()
+    assert "each seat is taken once" in text and "Elo" not in text
+
+
+def test_matches_with_dice_of_all_seeds_have_the_interval_of_their_pairs():
+    parts = [([1, 0, 1], [1, 0, 1], [0.5, 0.5]), ([2, 0, 0], [1, 0, 1], [1.0, 0.5])]
+    found = figures.total([match(first, second) | {"sets": sets} for first, second, sets in parts])
+    assert (found["score_low"], found["score_high"]) == rating.interval_of_sets([0.5, 0.5, 1, 0.5])
+    assert found["score"] == 5 / 8 and found["elo_low"] == pytest.approx(rating.elo(found["score_low"]))
 
 
 def where(**options):

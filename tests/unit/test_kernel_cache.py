@@ -43,7 +43,7 @@ def test_the_caches_name_depends_on_every_file_that_defines_kernels():
     """Else code that was compiled from an older file of a kernel that is called would be used."""
     package = ROOT / "az_mpi"
     listed = {path for pattern in az_mpi.KERNELS for path in package.glob(pattern)}
-    makers = re.compile(r"^\s*@(njit|inlined|uncounted|intrinsic|overload|cfunc)\b", re.MULTILINE)
+    makers = re.compile(r"^\s*@(njit|inlined|inner|uncounted|intrinsic|overload|cfunc)\b", re.MULTILINE)
     defining = {path for path in package.rglob("*.py") if makers.search(path.read_text())}
     assert len(defining) > 20 and not defining - listed
     assert all(list(package.glob(pattern)) for pattern in az_mpi.KERNELS)

@@ -5,11 +5,12 @@ import pytest
 
 from az_mpi import games
 from az_mpi.games import openspiel_boards
+from az_mpi.games.base import CHANCE
 from az_mpi.games.board_data import NO_CELL, NOBODY
 
 pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
 
-AS_TEXT = {"dots_and_boxes", "hive", "mancala", "nim", "nine_mens_morris", "oware", "quoridor", "twixt"}
+AS_TEXT = set("dots_and_boxes hive maedn mancala nim nine_mens_morris oware pig quoridor twixt yacht".split())
 
 
 def after(name, *words):
@@ -102,6 +103,41 @@ def test_kings_of_checkers_and_promoted_pieces_of_shogi_have_a_kind_of_their_own
     assert board.name(8, 4) == "5i"
 
 
+def test_the_boards_of_games_with_dice_show_the_pieces_of_who_began_alike():
+    """Backgammon: O begins after a throw of 2 and 1, and has the pieces of player 0; five of them stand on two points.
+    A sixth one on a point becomes a number."""
+    game = games.make("openspiel:backgammon")
+    for outcome, own in ((0, "x"), (1, "o")):
+        state = game.play(game.initial(1), np.array([outcome]))[0]
+        text = str(game.live(state)).splitlines()
+        board = game.board(state)
+        assert board.players.shape == (11, 13) and (board.players[:, 6] == NO_CELL).all()
+        for row in (0, 10):
+            cells = [-1 if sign == "." else int(sign != own) for sign in text[1 + row].replace("|", "")]
+            assert np.delete(board.players[row], 6).tolist() == cells
+        assert (board.players == 0).sum() == (board.players == 1).sum() == 15
+    heap = "|......|" + "......|\n"
+    text = (
+        "|6.....|......|\n" + "|o.....|......|\n" * 4 + "|      |      |\n" + heap * 5
+    ) + "Bar: oo\nScores, X: 1, O: 2"
+    for begins, owner, beside in ((0, 1, "Bar: oo, Scores, X: 1, O: 2"), (1, 0, "Bar: xx, Scores, O: 1, X: 2")):
+        board = openspiel_boards.read(text, game.game, False, begins)
+        assert board.players[0, 0] == owner and board.symbols[0][0] == "6" and board.beside == beside
+
+
+def test_banqi_gives_the_colour_of_the_first_piece_to_player_0():
+    rows = "? s ? ? ? ? ? ?\n" + "? ? ? ? ? ? ? ?\n" * 3
+    for colour, owner in (("Black", 0), ("Red", 1)):
+        board = openspiel_boards.read(f"{rows}Player: 1 (P0={colour})", games.make("openspiel:banqi").game, False)
+        assert board.players[0, :3].tolist() == [NOBODY, owner, NOBODY] and board.symbols[0][1] == "s"
+
+
+def test_2048_has_a_piece_for_each_tile():
+    rows = "    2    0    0 1024\n" + "    0    0    0    0\n" * 3
+    board = openspiel_boards.read(rows, games.make("openspiel:2048").game, False)
+    assert board.text() == "X . . X\n" + "\n".join([". . . ."] * 3) and board.symbols[0][3] == "1024"
+
+
 def test_a_text_of_another_form_is_no_board():
     for name, text in (("chess", "8/8 w"), ("breakthrough", "no board"), ("checkers", "8.+\n7.+.\n ab\n"), ("y", "?")):
         board = openspiel_boards.read(text, games.make(f"openspiel:{name}").game, False)
@@ -116,22 +152,23 @@ def test_pieces_that_a_move_puts_down_belong_to_the_mover(name):
     board, num_put = game.board(state[0]), 0
     for _ in range(60):
         mover = int(game.to_play(state)[0])
-        state = game.play(state, rng.choice(np.flatnonzero(game.legal(state)[0]), 1))
+        odds = game.chances(state)[0] if mover == CHANCE else game.legal(state)[0]
+        state = game.play(state, rng.choice(np.flatnonzero(odds), 1))
         before, board = board, game.board(state[0])
         assert board.players.shape == before.players.shape and board.players.dtype == np.int8
         assert ((board.players == NO_CELL) == (before.players == NO_CELL)).all()
         filled = board.filled_since(before)
-        assert name == "pentago" or all(board.players[cell] in (mover, NOBODY) for cell in filled)
+        assert name == "pentago" or mover == CHANCE or all(board.players[cell] in (mover, NOBODY) for cell in filled)
         num_put += len(filled)
         if game.terminal(state)[0][0]:
             break
-    assert num_put >= (1 if name == "cursor_go" else 5)
+    assert num_put >= (1 if name in ("cliff_walking", "cursor_go") else 5)
 
 
 def test_every_game_that_fits_has_a_board_or_is_known_to_be_a_text():
     import pyspiel
 
-    from az_mpi.games.openspiel import misfit
+    from az_mpi.games.openspiel_fit import misfit
 
     fitting = {
         kind.short_name

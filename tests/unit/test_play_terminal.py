@@ -25,17 +25,22 @@ ROOT = Path(__file__).parents[2]
 
 def test_white_begins_in_chess_alone():
     sides = {
-        name: [terminal.side_of(colour, games.make(name)) for colour in ("first", "second", "black", "white")]
+        name: [terminal.seats_of(colour, games.make(name)) for colour in ("first", "second", "black", "white")]
         for name in ("othello", "go(size=5)")
     }
-    assert sides == dict.fromkeys(sides, [0, 1, 0, 1])
+    assert sides == dict.fromkeys(sides, [{0}, {1}, {0}, {1}])
     pytest.importorskip("pyspiel")
     chess = games.make("openspiel:chess")
-    assert [terminal.side_of(colour, chess) for colour in ("first", "second", "black", "white")] == [0, 1, 1, 0]
+    assert [terminal.seats_of(colour, chess) for colour in ("first", "second", "black", "white")] == [
+        {0},
+        {1},
+        {1},
+        {0},
+    ]
 
 
 def table(game, human=0, simulations=30):
-    return terminal.Terminal(Session(loaded_player(game)), Limit(simulations), human, f"a game of {game}")
+    return terminal.Terminal(Session(loaded_player(game)), Limit(simulations), {human}, f"a game of {game}")
 
 
 def typed(table, text, monkeypatch, capsys):

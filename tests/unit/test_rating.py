@@ -5,8 +5,8 @@ from math import comb
 
 import pytest
 
-from az_mpi.evaluate.arena import MatchResult
 from az_mpi.evaluate.rating import elo, score_interval, summary
+from az_mpi.evaluate.tally import MatchResult
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_gather_gives_the_games_to_root_alone():
     other = SimpleNamespace(is_root=False, gather=lambda rows, compress: sent.append(len(rows)))
     record = record_of([1, 2])
     assert record.gather(other) is None
-    assert sent == [len(record.games), len(record.positions), len(record.policy)]
+    assert sent == [len(record.games), len(record.positions), len(record.policy), len(record.chance)]
 
 
 @pytest.mark.parametrize(

@@ -328,6 +328,18 @@ def test_edges_chains_figures_and_blocks_are_drawn():
     assert svg.count('class="cell"') == 2 and svg.count('class="block"') == 1 and "<circle" not in svg
 
 
+def test_pieces_of_further_players_are_polygons_of_their_own_and_strokes_join_cells():
+    row = Board(np.array([[0, 1, 2, 3, 4, 8, NOBODY]], np.int8), ("      #",), strokes=((0, 0, 0, 2),))
+    svg = board.draw(row, "x", 20)
+    assert re.findall(r'<g class="piece (\w+)">', svg) == ["p0", "p1", "p2", "p3", "p4", "p2", "nobody"]
+    shapes = re.findall(r'<g class="piece p[2-9]">.*?<polygon points="([^"]*)"', svg)
+    assert [len(shape.split()) for shape in shapes] == [3, 4, 5, 5]
+    assert "third player" in svg and "player 4" in svg and "blocked" in svg
+    [line] = re.findall(r'<line class="stroke" x1="([\d.]+)" y1="([\d.]+)" x2="([\d.]+)" y2="([\d.]+)"', svg)
+    assert (float(line[2]) - float(line[0]), line[1]) == (48.0, line[3])  # two cells of 24
+    assert row.text() == "X O A B C G #"
+
+
 def stones(text):
     return np.array([["XO".find(cell) for cell in row.split()] for row in text.strip().splitlines()], np.int8)
 

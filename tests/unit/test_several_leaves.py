@@ -9,7 +9,7 @@ from az_mpi.evaluate import solver
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
-from az_mpi.search import simulation
+from az_mpi.search import simulation, tree
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 BOTH = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
@@ -87,10 +87,12 @@ def test_choosing_leaves_leaves_the_tree_as_it_was(algorithm):
     for _ in range(50):
         search.step(slots)
     before = tree_as_dict(search.trees, 0)
-    nodes, actions, states, _ = simulation.select_several(search.trees, 0, 16, search.rule, search.root_noise)
+    nodes, actions, states, _ = simulation.select_several(
+        tree.in_bytes(search.trees), 0, 16, search.rule, search.root_noise, 2
+    )
     assert tree_as_dict(search.trees, 0) == before and 4 < len(nodes) <= 16
     assert len(set(zip(nodes.tolist(), actions.tolist()))) == len(nodes)
-    assert (states == search.trees.state[0, nodes]).all()
+    assert (states.view(search.game.state_dtype) == search.trees.state[0, nodes]).all()
 
 
 @BOTH

@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import pytest
-from helpers import Hashed, Ways, check_tree, searching, tree_as_dict, visits_of
+from helpers import Hashed, Ways, callable_by_python, check_tree, searching, tree_as_dict, visits_of
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -15,6 +15,9 @@ from az_mpi.search.tree import NO_CHILD
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 NONE = np.zeros(2, np.int32)
+NO_RESULT = np.zeros(2, np.float32)
+# Those that Python calls.
+expand, add_node, backup = map(callable_by_python, (tree.expand, tree.add_node, simulation.backup))
 
 
 def slots(*numbers):
@@ -23,7 +26,7 @@ def slots(*numbers):
 
 def one_tree(game=TICTACTOE, nodes=10):
     trees = tree.allocate(game, 1, nodes)
-    tree.reset(trees, slots(0), game.initial(1), np.zeros(1, np.int8), np.zeros(1, bool), np.zeros(1))
+    tree.reset(trees, slots(0), game.initial(1), np.zeros(1, np.int8), np.zeros(1, bool), NO_RESULT[None])
     return trees
 
 
@@ -41,7 +44,7 @@ def test_priors_are_the_softmax_of_the_legal_logits():
     logits = np.full(9, 50, np.float32)
     legal = np.isin(np.arange(9), (1, 4, 8))
     logits[[1, 4, 8]] = np.log([1, 2, 5])
-    tree.expand(trees, 0, 0, logits, legal)
+    expand(trees, 0, 0, logits, legal)
     assert trees.edge_count[0, 0] == 3 and trees.edges_used[0] == 3
     assert trees.edge_action[0, :3].tolist() == [1, 4, 8]
     assert trees.edge_prior[0, :3] == pytest.approx([1 / 8, 2 / 8, 5 / 8], rel=1e-6)
@@ -51,7 +54,7 @@ def test_priors_are_the_softmax_of_the_legal_logits():
 
 def test_priors_of_extreme_logits_are_finite():
     trees = one_tree()
-    tree.expand(trees, 0, 0, np.array([3e38, 0, -3e38, 3e38, 0, 0, 0, 0, 0], np.float32), np.ones(9, bool))
+    expand(trees, 0, 0, np.array([3e38, 0, -3e38, 3e38, 0, 0, 0, 0, 0], np.float32), np.ones(9, bool))
     assert trees.edge_prior[0, :9].tolist() == [0.5, 0, 0, 0.5, 0, 0, 0, 0, 0]
 
 
@@ -60,15 +63,16 @@ def chain(players, value):
     game = Ways(len(players) - 1)
     trees = tree.allocate(game, 1, len(players))
     first = np.array(players[:1], np.int8)
-    tree.reset(trees, slots(0), np.zeros((1, 2), np.int32), first, np.zeros(1, bool), np.zeros(1))
+    tree.reset(trees, slots(0), np.zeros((1, 2), np.int32), first, np.zeros(1, bool), NO_RESULT[None])
     for depth, player in enumerate(players[1:]):
-        tree.expand(trees, 0, depth, np.zeros(2, np.float32), np.ones(2, bool))
+        expand(trees, 0, depth, np.zeros(2, np.float32), np.ones(2, bool))
         edge = trees.first_edge[0, depth] + 1
         trees.path[0, depth] = edge
-        trees.edge_child[0, edge] = tree.add_node(trees, 0, depth, NONE, player, False, 0.0)
+        trees.edge_child[0, edge] = add_node(trees, 0, depth, NONE, player, False, NO_RESULT)
     trees.path_length[0] = len(players) - 1
     rule = searching(game, UniformEvaluator(game), game.initial(1))[0].rule
-    simulation.backup(trees, 0, len(players) - 1, value, rule, False)
+    gains = np.array([value, -value] if players[-1] == 0 else [-value, value], np.float32)
+    backup(trees, 0, len(players) - 1, gains, rule, False)
     return trees
 
 
@@ -96,7 +100,7 @@ def test_reset_leaves_nothing_of_the_tree_before():
     search = grown(TICTACTOE, 30, 2)
     states = TICTACTOE.play(TICTACTOE.initial(1), np.array([4]))
     kept = tree_as_dict(search.trees, 0)
-    tree.reset(search.trees, slots(1), states, np.ones(1, np.int8), np.zeros(1, bool), np.zeros(1))
+    tree.reset(search.trees, slots(1), states, np.ones(1, np.int8), np.zeros(1, bool), NO_RESULT[None])
     assert tree_as_dict(search.trees, 1) == {
         "state": tuple(states[0].tolist()),
         "player": 1,
@@ -113,8 +117,8 @@ def test_reset_leaves_nothing_of_the_tree_before():
 
 def test_child_of_root_finds_searched_moves_only():
     trees = one_tree()
-    tree.expand(trees, 0, 0, np.zeros(9, np.float32), np.isin(np.arange(9), (2, 5)))
-    trees.edge_child[0, 1] = tree.add_node(trees, 0, 0, np.zeros(2, np.uint16), 1, False, 0.0)
+    expand(trees, 0, 0, np.zeros(9, np.float32), np.isin(np.arange(9), (2, 5)))
+    trees.edge_child[0, 1] = add_node(trees, 0, 0, np.zeros(2, np.uint16), 1, False, NO_RESULT)
     assert [tree.child_of_root(trees, 0, action) for action in (5, 2, 7)] == [1, NO_CHILD, NO_CHILD]
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game, require
 from az_mpi.network.heads.auxiliary import Scalar, last_positions
 from az_mpi.network.heads.head import Played
@@ -22,7 +23,12 @@ class ShortTermValue(Scalar):
     output's name ends in the horizon, so that a network can have several.
     """
 
-    def __init__(self, channels: int, horizon: int = 6, weight: float = 1.0):
+    def __init__(self, game: Game, channels: int, horizon: int = 6, weight: float = 1.0):
+        if game.num_players > 2:
+            raise Refusal(
+                f"network.heads: short_term_value has no form for {game.num_players} players, as in {game.name}: the "
+                "search keeps the value of the player to move alone\n  leave it out"
+            )
         super().__init__(channels, weight)
         require("horizon", horizon, 1, 10_000)
         self.name = f"short_term_value_{horizon}"

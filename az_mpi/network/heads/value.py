@@ -1,4 +1,4 @@
-"""The value head (Silver et al. 2018): the expected outcome for the player to move, in [-1, 1]."""
+"""The value head (Silver et al. 2018): the expected outcome for the player to move, or for each player, in [-1, 1]."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from az_mpi.core.players import num_values
 from az_mpi.games.base import Game
 from az_mpi.network.heads.head import WEIGHTS_MAX, Head, Played, draw, pooled, rows, zero
 
@@ -19,6 +20,10 @@ HIDDEN_CHANNELS, HIDDEN = 32, 64
 class Value(Head):
     """The value v, [B]. Target: z' = (1 - share) z + share q, where z is the game's outcome, q the search's root value
     and share `train.root_value_share`; loss (z' - v)^2.
+
+    With three players or more there are V values, [B, V]: of the player to move, of the one after that, and so on. They
+    are values, not the probabilities of who wins, since players may share a result. Their target is z alone, as the
+    search gives the value of the player to move; the loss is the mean over the players.
 
     The hidden layer reads all cells, or, where it would have more than WEIGHTS_MAX weights, global pooling over them.
     """
@@ -33,7 +38,9 @@ class Value(Head):
         inputs = HIDDEN_CHANNELS * height * width
         self.is_pooled = inputs * HIDDEN > WEIGHTS_MAX
         self.hidden = nn.Linear(2 * HIDDEN_CHANNELS if self.is_pooled else inputs, HIDDEN)
-        self.out = nn.Linear(HIDDEN, 1)
+        self.out = nn.Linear(HIDDEN, num_values(game.num_players))
+        if self.out.out_features > 1:
+            self.target_dtype = np.dtype(("<f4", (self.out.out_features,)))
 
     def initialise(self) -> None:
         draw(self.conv)
@@ -42,7 +49,8 @@ class Value(Head):
 
     def forward(self, tower: torch.Tensor) -> torch.Tensor:
         # Not in bf16, where it is 1 from 3.5 on: a sure but wrong value would have no gradient.
-        return torch.tanh(self.out(self.last_hidden(tower)).float()).squeeze(1)
+        value = torch.tanh(self.out(self.last_hidden(tower)).float())
+        return value.squeeze(1) if self.out.out_features == 1 else value
 
     def last_hidden(self, tower: torch.Tensor) -> torch.Tensor:
         """Return the last hidden layer, float [B, HIDDEN]."""
@@ -52,10 +60,13 @@ class Value(Head):
     def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         share = settings.root_value_share
         positions = record.positions
+        if game.num_players > 2:
+            return positions["value"]
         return (1 - share) * positions["value"] + share * positions["root_value"]
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return (output.float() - target) ** 2
+        loss = (output.float() - target) ** 2
+        return loss if loss.ndim == 1 else loss.mean(1)
 
     def weight(self, settings: "Train") -> float:
         return settings.value_loss_weight

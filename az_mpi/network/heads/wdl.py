@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.network.heads.head import Played
 from az_mpi.network.heads.value import HIDDEN, Value
@@ -26,6 +27,11 @@ class WinDrawLoss(Value):
     target_dtype = np.dtype(("<f4", (3,)))
 
     def __init__(self, game: Game, channels: int):
+        if game.num_players > 2:
+            raise Refusal(
+                f"network.heads: wdl has no form for {game.num_players} players, as in {game.name}\n"
+                '  allowed: "value", which has a value of each player'
+            )
         super().__init__(game, channels)
         self.out = nn.Linear(HIDDEN, 3)
 
