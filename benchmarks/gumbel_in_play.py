@@ -20,6 +20,7 @@ from az_mpi.evaluate.arena import play_games
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import Opponent, SearchPlayer, SearchSeat
 from az_mpi.evaluate.rating import summary
+from az_mpi.evaluate.tally import tally
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.player.loaded_player import load_player
 from az_mpi.search import make_search
