@@ -8,6 +8,8 @@ TESTS ?= tests
 WORKERS ?= 2
 BENCH_RUN ?=
 HOURS ?= 8
+ITERATIONS ?= 10000
+FAULTS ?= 1000
 
 # The set-up's python and mpirun come first, also for the tests, which call mpirun themselves.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
@@ -18,7 +20,7 @@ export OMPI_ALLOW_RUN_AS_ROOT := 1
 export OMPI_ALLOW_RUN_AS_ROOT_CONFIRM := 1
 endif
 
-.PHONY: help setup train test test-rest test-all test-long test-cluster test-mpich test-docker faults faults-long bench lint clean
+.PHONY: help setup train test test-rest test-all test-long test-cluster test-mpich test-docker faults faults-long endurance bench lint clean
 
 help: ## list the targets (this is the default)
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile
@@ -58,6 +60,9 @@ faults: setup ## ranks killed and stopped in a sample of trials (4 minutes; make
 faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_trials.csv, each result to faults.jsonl
 	python tests/faults/long.py --hours $(HOURS)
 
+endurance: setup ## one run of ITERATIONS=10000 with FAULTS=1000 in runs/endurance: memory, open files, nothing lost (a night)
+	python tests/faults/endurance.py --iterations $(ITERATIONS) --faults $(FAULTS) --folder runs/endurance
+
 bench: setup ## every benchmark (25 to 50 minutes); BENCH_RUN=RUN: self-play with that run's network
 	python benchmarks/search.py
 	python benchmarks/engines.py
@@ -72,6 +77,7 @@ bench: setup ## every benchmark (25 to 50 minutes); BENCH_RUN=RUN: self-play wit
 	python benchmarks/actions.py
 	python benchmarks/rules.py --runs 1
 	python benchmarks/startup.py --cold_runs 1
+	python benchmarks/file_system.py --ranks 1,2
 	python benchmarks/faults.py --iterations 5
 	python benchmarks/copies.py
 	python benchmarks/scaling.py --ranks 1,2,4,8

@@ -16,6 +16,7 @@ PROG = "python -m az_mpi"
 COMMANDS = {
     "launch": ("az_mpi.launch.launcher", "check the hosts of a job, then start it with mpirun"),
     "hosts": ("az_mpi.launch.hosts_command", "show and change the hosts of a run that launch supervises"),
+    "pack": ("az_mpi.launch.packed", "write the program and its packages as one file, for quick starts of many ranks"),
     "doctor": ("az_mpi.doctor.command", "say whether a run would start here, and how fast it would be"),
     "check-game": ("az_mpi.plan.check_game", "check the rules of a game, and say what learning it takes"),
     "suggest": ("az_mpi.plan.suggest", "write a configuration for a game and a time, from speeds measured here"),

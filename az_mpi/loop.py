@@ -64,7 +64,7 @@ def iteration(run: Run) -> None:
         play(run)
         progress.phase = "train"
     with timers("train"):
-        outcome = training_phase.learn(run, functools.partial(save_now, run))
+        outcome = training_phase.learn(run, functools.partial(save_in_training, run))
     if outcome.stop or outcome.failure:
         resume.leave(run, outcome.failure)
     with timers("broadcast"):
@@ -72,9 +72,16 @@ def iteration(run: Run) -> None:
         archive.renew(run)
     progress.iteration, progress.phase = progress.iteration + 1, "play"
     run.mark()
-    if save_due(run):
+    if save_due(run) or run.writers.are_several:
         with timers("save"):
-            resume.save(run)
+            whole = exchange.settle(run)
+            if whole and save_due(run):
+                resume.save(run)
+            elif whole and run.saves_later:
+                save_now(run)
+            run.saves_later = False
+        if not whole:
+            resume.leave(run)
     with timers("report"):  # its seconds are in the next iteration's record
         iteration_report.report(run, outcome.num_steps)
 
@@ -82,6 +89,7 @@ def iteration(run: Run) -> None:
 def play(run: Run) -> None:
     """Play the games that this iteration still lacks and exchange them."""
     old = exchange.committed(run)
+    training_phase.abandon_stale(run, run.progress.iteration)
     games = quota.Quota(run.setup.config.selfplay, run.world, run.progress.iteration, old.games["id"])
     finished_before = run.playing.player.num_finished - len(run.playing.player.finished)  # while others trained
     run.restart_evaluator()
@@ -131,6 +139,15 @@ def save_now(run: Run) -> None:
     """Save a checkpoint, as a signal asked. Not collective: root does it."""
     if resume.save(run):
         run.report.say("saved, as a signal asked: %s", run.how_far())
+
+
+def save_in_training(run: Run) -> None:
+    """Save a checkpoint, as a signal asked in training; behind it where root does not know whether the other writers
+    have written all games that the checkpoint counts. Not collective: root does it."""
+    if run.writers.are_several:
+        run.saves_later = True
+    else:
+        save_now(run)
 
 
 def save_due(run: Run) -> bool:

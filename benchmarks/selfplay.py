@@ -30,7 +30,8 @@ from az_mpi.mpi.world import World
 from az_mpi.network import engines
 from az_mpi.network.cache import network_evaluator
 from az_mpi.network.engines.engine import Engine
-from az_mpi.selfplay.player import Player
+from az_mpi.run import games_at_once
+from az_mpi.selfplay.player import PARALLEL_GAMES_MAX, Player
 from az_mpi.selfplay.record import game_ids
 
 BATCHES = (32, 64, 128, 256, 512)
@@ -56,7 +57,8 @@ def main():
     else:
         engine, choice = engines.make(arguments.engine, network, game, device, threads, config.network.precision)
     evaluate = network_evaluator(game, engine, config.network)
-    player = Player(config, game, evaluate, world.rank, threads, num_groups=2 if evaluate.in_background else 1)
+    at_once = games_at_once.AtOnce(*world.share(games_at_once.choose(config, game, engine, evaluate, world.size)))
+    player = Player(config, game, evaluate, world.rank, threads, at_once.num_groups, at_once.num_games)
     engine.prepare(player.batch_max)
     ids = itertools.count()
     play(player, ids, 0.0)  # compiles kernels
@@ -75,7 +77,7 @@ def main():
     if world.is_root:
         title = f"selfplay {config.game} {config.network.blocks}x{config.network.channels}, {choice}"
         tell(
-            f"{title}, {world.size} rank(s) of {len(player.live)} games",
+            f"{title}, {world.size} rank(s), games at once {at_once.words}",
             {name: spread([f[name] for f in figures]) for name in figures[0]},
             arguments.json,
         )
@@ -88,7 +90,7 @@ class AtOnce(Engine):
 
     def __init__(self, game):
         rng = np.random.default_rng(0)
-        self.policy = rng.normal(size=(max(BATCHES_OF_GPUS), game.num_actions)).astype(np.float32)
+        self.policy = rng.normal(size=(PARALLEL_GAMES_MAX, game.num_actions)).astype(np.float32)
         self.value = rng.uniform(-0.3, 0.3, len(self.policy)).astype(np.float32)
 
     def begin(self, planes):

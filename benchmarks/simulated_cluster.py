@@ -10,7 +10,8 @@ missing, as in selfplay/quota.py. The other phases are sums of what messages and
 
 With a core for each rank, a phase takes what it takes on one rank, a tree of messages (`--message_s` each), and what
 the code does for every rank of the world, which is timed here with the code itself: JSON of `World.collect`, packing in
-`World.exchange`, root's heartbeats, status and segments. `busy` are shares of root's time; at 1 root cannot keep up.
+`World.exchange`, root's heartbeats and status, and a writer's segments. `busy` are shares of the time of root, or of
+the busiest writer; at 1 it cannot keep up.
 With fewer cores (as in the check) ranks queue: in play by mean value analysis (Reiser, Lavenberg 1980; several cores
 as Seidmann et al. 1987), elsewhere all ranks work at the same time.
 """
@@ -35,6 +36,7 @@ from az_mpi.core import files
 from az_mpi.liveness import heartbeat
 from az_mpi.mpi import messages
 from az_mpi.plan import scaling, scaling_figures, scaling_model
+from az_mpi.run import writers
 from az_mpi.storage import segment
 from az_mpi.telemetry import status_text
 
@@ -64,13 +66,14 @@ class Rank(NamedTuple):
 
 class Costs(NamedTuple):
     """Seconds of the code itself, timed here: of an item of `collect`; of a part of `exchange`; at root, of a beat, of
-    a rank's row in the status, of unpacking a game of Connect Four and storing it in a segment."""
+    a rank's row in the status, of unpacking a game and storing it in a segment. game_bytes: of a game on disk."""
 
     item_s: float
     part_s: float
     beat_s: float
     row_s: float
     game_s: float
+    game_bytes: float
 
 
 def main():
@@ -81,6 +84,8 @@ def main():
     parser.add_argument("--message_s", type=float, default=5e-6, help="seconds of a message between two ranks")
     parser.add_argument("--jitter", type=float, default=0.02, help="standard deviation / mean of a step's seconds")
     parser.add_argument("--sum_steps", type=float, default=2, help="steps of self-play from one sum to the next")
+    parser.add_argument("--game", default="connect4", help="the game whose segments are timed")
+    parser.add_argument("--ranks_per_writer", type=int, default=64, help="storage.ranks_per_writer")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true", help="print the figures as one JSON object")
     given = parser.parse_args()
@@ -91,7 +96,7 @@ def main():
     if given.known:
         tell("check", given, checked(state, sizes, rank, given, rng))
     else:
-        costs = timed()
+        costs = timed(given.game)
         found = {n: own_cores(rank, costs, n, given, rng) for n in map(int, given.ranks.split(","))}
         alone_s = own_cores(rank, costs, 1, given, rng)["iteration_s"]
         tell("own cores", given, {n: {"efficiency": alone_s / row["iteration_s"]} | row for n, row in found.items()})
@@ -208,13 +213,19 @@ def own_cores(rank, costs, num_ranks, given, rng):
     busy = {
         "beats_busy": num_ranks * costs.beat_s / heartbeat.EVERY_S,
         "status_busy": num_ranks * costs.row_s / 2.0,  # status.WRITE_EVERY_S
-        "segments_busy": num_ranks * rank.games * costs.game_s / whole,
+        "segments_busy": ranks_of_writer(num_ranks, given) * rank.games * costs.game_s / whole,
         "games_per_s": num_ranks * rank.games / whole,
-        "games_per_s_of_root": 1 / costs.game_s,
+        "games_per_s_of_writer": 1 / costs.game_s,
+        "written_mb_per_s": num_ranks * rank.games * costs.game_bytes / whole / 1e6,
         "packing_share": EXCHANGES * num_ranks * costs.part_s / whole,
         "collect_share": (COLLECTS + 1) * num_ranks * costs.item_s / whole,
     }
     return {"iteration_s": whole} | figures | busy
+
+
+def ranks_of_writer(num_ranks, given):
+    """Return how many ranks' games the busiest writer, which is the last one, unpacks and writes."""
+    return num_ranks - writers.ranks_that_write(num_ranks, given.ranks_per_writer)[-1]
 
 
 def checked(state, sizes, rank, given, rng):
@@ -252,21 +263,24 @@ def growth(known, num_ranks):
     return float(scaling_model.fit(list(known), seconds) @ scaling_model.basis(num_ranks))
 
 
-def timed():
-    """Return the `Costs` of the code on this machine."""
+def timed(name):
+    """Return the `Costs` of the code on this machine. name: of the game that is stored, played by random moves."""
     item = json.dumps({f"phase_{k}": 0.123456789 for k in range(6)} | {"row": [12345, 678, 90.5, 1] * 3}).encode()
     content = {"state": "Active"} | dict.fromkeys(("games", "played_s", "staleness", "bytes"), 12345.678)
     beat = {"rank": 7, "count": 1, "urgent": False, "last": False, "route": 0, "content": content}
     datagram = heartbeat.pack("token", beat)
     rows = np.zeros(1000, "V60")
     destination = np.arange(1000)
-    record = random_games(games.make("connect4"), 500)
+    game = games.make(name)
+    record = random_games(game, 500)
+    store_s, num_bytes = segment_costs(game, record)
     return Costs(
         item_s=least(lambda: json.loads(item)),
         part_s=least(lambda: [messages.pack(rows[destination == k], True) for k in range(1000)], 3) / 1000,
         beat_s=least(lambda: heartbeat.pack("token", {"heard": heartbeat.unpack("token", datagram)["count"]})),
         row_s=row_seconds(),
-        game_s=(segment_seconds(record) + unpack_seconds(record)) / len(record.games),
+        game_s=(store_s + unpack_seconds(record)) / len(record.games),
+        game_bytes=num_bytes / len(record.games),
     )
 
 
@@ -281,14 +295,15 @@ def row_seconds():
     return least(lambda: (json.dumps(values), status_text.render(values)), 3) / 1000
 
 
-def segment_seconds(record):
-    """Return the seconds in which root stores a record as a segment."""
+def segment_costs(game, record):
+    """Return (the seconds in which a writer stores a record as a segment, the bytes of that)."""
     with tempfile.TemporaryDirectory() as folder:
-        return least(lambda: segment.write(Path(folder), 0, games.make("connect4"), record, PROVENANCE), 3)
+        seconds = least(lambda: segment.write(Path(folder), 0, game, record, PROVENANCE), 3)
+        return seconds, segment.paths(folder)[0][1].stat().st_size
 
 
 def unpack_seconds(record):
-    """Return the seconds in which root unpacks a record that another rank sent."""
+    """Return the seconds in which a writer unpacks a record that another rank sent."""
     arrays = (record.games, record.positions, record.policy)
     packed = [messages.pack(rows, True) for rows in arrays]
     return least(lambda: [messages.unpack([part], rows, True) for part, rows in zip(packed, arrays)], 10)

@@ -40,8 +40,11 @@ print(given.logdir / "status.json" if given.mode == "train" else "")' "$@" 2>/de
     # A checkout has the program here; where a wheel is installed, it is a command.
     local program=run_dist.py
     [ -e "$program" ] || program=$(command -v run_dist.py) || program=run_dist.py
+    # PACKED=FILE: each node unpacks it once, and all ranks there start from the node's own disk (docs/site.md).
+    local start=(python "$program")
+    [ -z "${PACKED-}" ] || start=("$PACKED")
     # Ranks of a node share its cores out among themselves: no binding, but within what Slurm gave the job.
-    as_job mpirun "${mpirun_options[@]}" --bind-to none python "$program" "$@"
+    as_job mpirun "${mpirun_options[@]}" --bind-to none "${start[@]}" "$@"
 }
 
 # as_job COMMAND: run it; USR1 (the time limit is near) and TERM (preempted, cancelled) ask it to stop with USR2.

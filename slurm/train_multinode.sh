@@ -1,5 +1,5 @@
 #!/bin/bash
-# Train on several nodes: --gres, --mem and --ntasks-per-node are for each of them. A rank for each GPU, or more.
+# Train on several nodes: --gres, --mem and --ntasks-per-node are for each of them. A rank for each GPU.
 #   sbatch slurm/train_multinode.sh --config_file configs/connect4.json --logdir /shared/runs/connect4
 #   sbatch --nodes=8 slurm/train_multinode.sh ...
 #SBATCH --job-name=az_train

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds docker/Dockerfile and trains in it on two ranks, as the image's user and as root. `make test-docker` runs this.
+# Builds docker/Dockerfile, and the steps of docker/apptainer.def, and trains in both images on two ranks: as the image's
+# user, as root, and as a user id without a name and a home, all of them without a network. `make test-docker` runs this.
 # With docker or podman where one of them answers; else, as root, with buildah (apt install buildah debootstrap), which
 # needs no daemon. pip's settings outside (pip.conf, PIP_*) and its CA bundle are passed in as secrets; packages are
 # fetched by the pip outside, which may know local folders of wheels. IMAGE=NAME keeps the image under that name.
@@ -14,7 +15,7 @@ scratch=$(mktemp -d "${TMPDIR:-/tmp}/az_mpi_docker.XXXXXX")
 containers=()
 cleanup() {
     for container in "${containers[@]}"; do buildah rm "$container" >/dev/null; done
-    if [ -z "${IMAGE:-}" ]; then "${engine:-true}" rmi -f "$image" >/dev/null 2>&1 || true; fi
+    if [ -z "${IMAGE:-}" ]; then "${engine:-true}" rmi -f "$image" "$image-apptainer" >/dev/null 2>&1 || true; fi
     rm -rf "$scratch"
 }
 trap cleanup EXIT
@@ -67,7 +68,7 @@ for line in sys.stdin:  # the environment after the files, which it overrides
         settings.setdefault(section == ":env:", {})[key.lstrip(".")] = ast.literal_eval(value)
 print("[global]")
 for key, value in {**settings.get(False, {}), **settings.get(True, {})}.items():
-    words = [word for word in value.split() if not word.startswith("file:")]  # folders that are not inside
+    words = [word for word in value.split() if not word.startswith(("file:", "/"))]  # these are not inside
     if words:
         print(key, "=", " ".join(words))' >"$scratch/pip.conf"
 secrets+=(--secret "id=pip.conf,src=$scratch/pip.conf")
@@ -76,37 +77,56 @@ ca=${ca:-${SSL_CERT_FILE:-}}
 [ ! -r "$ca" ] || secrets+=(--secret "id=ca.pem,src=$ca")
 
 # --- Building -------------------------------------------------------------------------------------------------
-say "building docker/Dockerfile as $image"
-begun=$SECONDS
-command=build
-[ $engine != buildah ] || command=bud
-DOCKER_BUILDKIT=1 $engine $command -f docker/Dockerfile -t "$image" --build-context "packages=$scratch/packages" "${secrets[@]}" . \
-    >"$scratch/build.log" 2>&1 || { tail -n 40 "$scratch/build.log" >&2; die "the build failed"; }
-say "built in $((SECONDS - begun)) s, $($engine images --format '{{.Size}}' "$image" | head -n 1)"
+build() {  # IMAGE DOCKERFILE
+    local begun=$SECONDS command=build
+    say "building $2 as $1"
+    [ $engine != buildah ] || command=bud
+    DOCKER_BUILDKIT=1 $engine $command -f "$2" -t "$1" --build-context "packages=$scratch/packages" "${secrets[@]}" . \
+        >"$scratch/build.log" 2>&1 || { tail -n 40 "$scratch/build.log" >&2; die "the build of $2 failed"; }
+    say "built in $((SECONDS - begun)) s, $($engine images --format '{{.Size}}' "$1" | head -n 1)"
+}
 
 # --- Training -------------------------------------------------------------------------------------------------
-inside() {  # USER COMMAND...
-    local user=$1
-    shift
+inside() {  # IMAGE USER COMMAND...: without a network
+    local image=$1 user=$2
+    shift 2
     if [ $engine != buildah ]; then
-        $engine run --rm --shm-size 1g --user "$user" "$image" "$@"
+        $engine run --rm --shm-size 1g --network none --user "$user" "$image" "$@"
         return
     fi
     local container
     container=$(buildah from "$image")
     containers+=("$container")
-    buildah run --user "$user" "$container" -- "$@"
+    unshare --net sh -c 'ip link set lo up && exec "$@"' sh buildah run --user "$user" "$container" -- "$@"
 }
-train() {  # USER [options of mpirun]
-    local user=$1
-    shift
-    say "two ranks as $user"
-    inside "$user" mpirun "$@" -np 2 -H localhost:2 python run_dist.py --config_file configs/smoke.json \
-        --logdir "/runs/$user" 2>&1 | tee "$scratch/$user.log" | grep -v '^  step'
-    grep -q '^complete: iteration 2 of 2' "$scratch/$user.log"
-    grep -q '^  1 .*play, train$' "$scratch/$user.log"  # the second rank
-    grep -q '^az_mpi on Open MPI.*horovod' "$scratch/$user.log"
+train() {  # IMAGE USER FOLDER COMMAND...
+    local image=$1 user=$2 folder=$3
+    shift 3
+    say "two ranks of $image as $user, without a network"
+    inside "$image" "$user" "$@" -np 2 -H localhost:2 python /opt/az_mpi/run_dist.py \
+        --config_file /opt/az_mpi/configs/smoke.json --logdir "$folder/run-of-$user" >"$scratch/train.log" 2>&1 ||
+        { tail -n 40 "$scratch/train.log" >&2; die "training failed"; }
+    grep -v '^  step' "$scratch/train.log"
+    grep -q '^complete: iteration 2 of 2' "$scratch/train.log"
+    grep -q '^  1 .*play, train$' "$scratch/train.log"  # the second rank
+    grep -q '^az_mpi on Open MPI.*horovod' "$scratch/train.log"
 }
-train az
-train root --allow-run-as-root
+nobody=4321  # an id without a name
+build "$image" docker/Dockerfile
+! inside "$image" $nobody getent passwd $nobody >/dev/null 2>&1 || die "the image knows a user $nobody"
+inside "$image" az python -c '
+import socket
+try:
+    socket.create_connection(("192.0.2.1", 9), 1)
+except OSError as error:
+    assert error.errno == 101, error  # the network is unreachable
+else:
+    raise SystemExit("there is a network")'
+train "$image" az /runs mpirun
+train "$image" root /runs mpirun --allow-run-as-root
+train "$image" $nobody /runs env HOME=/nowhere mpirun
+python3 tools/apptainer_to_dockerfile.py docker/apptainer.def >"$scratch/apptainer.Dockerfile"
+build "$image-apptainer" "$scratch/apptainer.Dockerfile"
+inside "$image-apptainer" $nobody /runscript --help | grep -q '^usage: ' || die "the image's program does not start"
+train "$image-apptainer" $nobody /tmp env HOME=/nowhere mpirun
 say "passed"

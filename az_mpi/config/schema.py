@@ -154,8 +154,9 @@ class Selfplay(Section):
     )
     parallel_games: whole(0, 65_536) = free(
         0,
-        "Games each rank plays at once (on EACH rank). 0: 256; with an engine on a GPU the rank's share of num_games, "
-        "256 to 2048.",
+        "Games each rank plays at once (on EACH rank). 0: 256, or as many more as a measurement at the start finds to "
+        "make the engine faster, up to half of the rank's share of num_games; with an engine on a GPU up to its share, "
+        "8192 at most. With selfplay.deterministic nothing is measured: 256; on a GPU the share, 256 to 2048.",
     )
     evaluator: named(EVALUATORS) = free(
         "network",
@@ -168,6 +169,12 @@ class Selfplay(Section):
         False,
         "Split num_games over the ranks exactly and seed each game by (seed, iteration, game index), so that any "
         'number of ranks makes the same games (not with the evaluator "rollout", which draws by rank).',
+    )
+    max_staleness: whole(0) = free(
+        0,
+        "Most iterations between the weights that begin a game and those of the iteration that gets it. Older games "
+        "under way are given up, and new ones begin with newer weights. At least 1 while ranks play beside trainers; "
+        "0: no limit.",
     )
     max_plies: whole(0) = free(
         0,
@@ -390,8 +397,15 @@ class Checkpoint(Section):
 
 
 class Storage(Section):
-    """How long a run waits for a file system that fails."""
+    """Who writes games, and how long a run waits for a file system that fails."""
 
+    ranks_per_writer: whole(2) = free(
+        64,
+        (
+            "Ranks whose games one of them writes, at least. Root writes for all ranks of a job of fewer than twice as "
+            "many. One core stores about 24,000 games of Connect Four a second."
+        ),
+    )
     give_up_s: float = free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
 
 

@@ -164,6 +164,16 @@ def is_there(path: str | Path) -> bool:
         return False
 
 
+def refresh(folder: str | Path) -> None:
+    """Change a folder and change it back, so that a client of NFS lists what other hosts have just written there. It
+    may list an old state for a minute otherwise. Does nothing if the folder cannot be written."""
+    path = Path(folder) / f".fresh.{os.getpid()}.tmp"
+    with suppress(OSError):
+        create(path, b"")
+    with suppress(OSError):
+        path.unlink()
+
+
 def names(folder: str | Path) -> list[str]:
     """Return the names in a folder, sorted; none if it does not exist. Raises OSError if it cannot be read; a glob of
     newer Pythons would find nothing."""

@@ -104,6 +104,15 @@ def in_threads(entry: int, at: int, num: int) -> int:
     return failed
 
 
+def finish_shared(found: int, shared: np.ndarray, num: int) -> None:
+    """Do what a compiled function has prepared in `shared`, uint8 [SHARED_BYTES]. found: what it returned: the function
+    of `shared_call` for `num` threads, or with num 1 what that returned. Raises RuntimeError if a call failed."""
+    if num > 1:
+        found = in_threads(found, shared.ctypes.data, num)
+    if found:
+        raise RuntimeError("compiled code has failed")
+
+
 @intrinsic
 def prefetch(typingctx: Any, address: Any) -> Any:
     """Ask the processor to bring the cache line at an address, which need not be valid, near; wait for nothing."""

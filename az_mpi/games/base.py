@@ -115,9 +115,9 @@ class Game(ABC):
         """Return an outcome of chance's move in a state, [S], as one word. By default its number."""
         return str(int(outcome))
 
-    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray, num_threads: int = 1) -> None:
         """Write the planes of each state, turned by the symmetry of this number, into `out`, planes_dtype [B, C, H, W].
-        symmetry: int64 [B]."""
+        symmetry: int64 [B]. num_threads: that may do it."""
         out[:] = turn_cells(self.planes(states), self.symmetry_cells, symmetry)
 
     def describe_planes(self) -> tuple[Sequence[str], str]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from az_mpi.core.intrinsics import FAILED, call1, call2
+from az_mpi.core.intrinsics import FAILED, SHARED_BYTES, call1, call2, finish_shared, inner, shared_call, uncounted
 from az_mpi.games.base import Game
 from az_mpi.games.compiled_rules import as_python, compiled, observed
 from az_mpi.games.entry_points import Entries, written
@@ -118,13 +118,16 @@ class PositionGame(Game):
             raise ValueError(f"states have the shape {states.shape}; expected: {len(states), self.state_size}")
         return states
 
-    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray, num_threads: int = 1) -> None:
         if not self.has_entries:
             super().turned_planes(states, symmetry, out)
             return
         states, flat = self._contiguous(states), out.reshape(*out.shape[:2], -1)
-        turned = _turned_all(self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat)
-        self._check("observe", states, turned)
+        plain = np.empty((num_threads, *flat.shape[1:]), flat.dtype)
+        failed, shared = np.full(num_threads, -1), np.empty(SHARED_BYTES, np.uint8)
+        given = self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat, plain, failed
+        finish_shared(_turned_all(*given, shared), shared, num_threads)
+        self._check("observe", states, failed.max())
 
     def _filled(self, name, states, out, entry=None):
         if self.compiled:
@@ -231,20 +234,28 @@ def _fill_all(entry, states, out):
     return -1
 
 
-@njit(cache=True, nogil=True)
-def _turned_all(entry, states, tables, symmetry, out):
-    plain = np.empty(out.shape[1:], out.dtype)
-    for b in range(len(out)):
+@uncounted()
+def _turned_all(entry, states, tables, symmetry, out, plain, failed, shared):
+    """Write the planes of all states to `out`. plain [T, C, H W]: for each thread. failed int64 [T], -1: the last state
+    for which the game's function failed. Return what `finish_shared` takes."""
+    at = np.int64(shared.ctypes.data)
+    call = shared_call(at, _turned_part, (entry, states, tables, symmetry, out, plain, failed))
+    return call if len(failed) > 1 else call2(call, at, 0)
+
+
+@inner()
+def _turned_part(entry, states, tables, symmetry, out, plain, failed, t):
+    num, row_bytes = len(failed), out.shape[1] * out.shape[2] * out.itemsize
+    for b in range(t * len(out) // num, (t + 1) * len(out) // num):
         turned = symmetry[b] != 0
-        at = plain.ctypes.data if turned else out[b].ctypes.data
-        if call2(entry, _at(states, b), np.int64(at)) == FAILED:
-            return b
-        if turned:
+        at = np.int64(plain.ctypes.data) + t * row_bytes if turned else np.int64(out.ctypes.data) + b * row_bytes
+        if call2(entry, _at(states, b), at) == FAILED:
+            failed[t] = b
+        elif turned:
             table = tables[symmetry[b]]
             for c in range(out.shape[1]):
                 for j in range(out.shape[2]):
-                    out[b, c, j] = plain[c, table[j]]
-    return -1
+                    out[b, c, j] = plain[t, c, table[j]]
 
 
 @njit(cache=True, nogil=True)

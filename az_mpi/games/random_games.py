@@ -84,7 +84,7 @@ def _played_in_batches(game, states, rng):
         states = game.play(states, actions)
         total, plies = total + len(rows), plies + 1
         ended, value = game.terminal_at(states, plies)
-        found[rows[ended]] = of_players(game, value, game.to_play(states))[ended]
+        found[rows[ended]] = of_players(game.num_players, value, game.to_play(states))[ended]
         rows, states, plies = rows[~ended], states[~ended], plies[~ended]
     relative = (player[:, None] + np.arange(game.num_players)) % game.num_players
     found = np.take_along_axis(found, relative, axis=1)
@@ -115,9 +115,8 @@ def _play_out(
                 num_legal = call2(entries.legal_actions, state, legal_at)
                 if num_legal <= 0:
                     return FAILED
-                action = (
-                    _drawn_in_words(legal, words, num_legal, seed) if len(words) else _drawn(legal, num_legal, seed)
-                )
+                in_words = len(words) > 0
+                action = _drawn_in_words(legal, words, num_legal, seed) if in_words else _drawn(legal, num_legal, seed)
             if call2(entries.apply, state, action) == FAILED:
                 return FAILED
             plies += 1

@@ -16,7 +16,7 @@ from az_mpi.core.arguments import Parser, whole
 from az_mpi.core.exit_codes import RESUMABLE
 from az_mpi.core.printing import outlive_output
 from az_mpi.core.problems import Refusal, escape, nearest, need_current_folder
-from az_mpi.launch import check, hosts, mpi_job, mpirun
+from az_mpi.launch import check, hosts, mpi_job, mpirun, packed
 from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.rendezvous import node0
 from az_mpi.launch.supervisor import RESTARTS_MAX, Supervisor
@@ -84,6 +84,13 @@ def _parser():
         default=RESTARTS_MAX,
         help=f"give up after so many restarts in a row without progress (default {RESTARTS_MAX}; 0: never restart)",
     )
+    how.add_argument(
+        "--packed",
+        metavar="FILE",
+        type=Path,
+        help="start from FILE, which each host unpacks once into /tmp; written first where it is missing or out of "
+        "date (python -m az_mpi pack --help)",
+    )
     how.add_argument("--dry_run", action="store_true", help="only print the mpirun line; no host is contacted")
     meet = parser.add_argument_group("without ssh")
     meet.add_argument("--rendezvous", metavar="DIR", help="a folder that all nodes share; only you may have access")
@@ -150,6 +157,14 @@ def read_program(words: list[str]) -> tuple[list[str], Arguments]:
     return [sys.executable, str(program), *words], given
 
 
+def packed_program(options: Namespace, words: list[str]) -> list[str]:
+    """Return the words that start run_dist.py from the pack of the options. The pack is written first unless it is
+    current, by node 0 of a rendezvous. Raises Refusal."""
+    if not (options.dry_run or options.node_index or packed.is_current(options.packed)):
+        packed.write(options.packed)
+    return [str(options.packed.absolute()), *words]
+
+
 def find_hosts(options: Namespace) -> list[hosts.Host]:
     """Return the Hosts of the options, from the hostfile as it is now; [] for this machine alone. Raises Refusal."""
     found = hosts.listed(options)
@@ -168,6 +183,8 @@ def main(arguments: list[str]) -> int:
         return 0
     if not options.dry_run:
         outlive_output()
+    if options.packed is not None:
+        program = packed_program(options, words)
     if options.rendezvous is not None:
         with mpi_job.interruptible():
             return node0.run(

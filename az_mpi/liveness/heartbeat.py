@@ -69,7 +69,7 @@ class Listener:
 
     on_urgent(rank, content): called in that thread with the last words of a rank, before they are answered.
     on_silence(rank): called in it, once, when a rank has not been heard for `silence_s`; not for a rank that was never
-    heard. reply(): what the answers to ranks say in addition, a small dict.
+    heard. reply(): what the answers to ranks say in addition, a small dict. address: where it listens, "": everywhere.
     """
 
     def __init__(
@@ -81,6 +81,7 @@ class Listener:
         on_silence: Callable[[int], object] | None = None,
         reply: Callable[[], dict[str, Any]] = dict,
         clock: Callable[[], float] = time.monotonic,
+        address: str = "",
     ):
         self._token, self._on_urgent, self._silence_s, self._on_silence = token, on_urgent, silence_s, on_silence
         self._reply = reply
@@ -89,7 +90,7 @@ class Listener:
         # By rank; the value is the number of its newest beat.
         self._timers = [SilenceTimer(2 * _LOOK_EVERY_S, clock) for _ in range(size)]
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._socket.bind(("", 0))
+        self._socket.bind((address, 0))
         self._socket.settimeout(_LOOK_EVERY_S)
         self.port = self._socket.getsockname()[1]
         self._closed = False

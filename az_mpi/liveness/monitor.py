@@ -69,7 +69,10 @@ class Monitor:
         self._listener, place, silence_s = None, None, hang_s + SPARE_S if hang_s else math.inf
         if world.is_root:
             token = secrets.token_hex(16)
-            self._listener = Listener(token, world.size, on_failure, silence_s, self._end_job_without, self._tell_ranks)
+            here = "127.0.0.1" if set(world.hosts) == {world.host} else ""  # other hosts reach root only if they must
+            self._listener = Listener(
+                token, world.size, on_failure, silence_s, self._end_job_without, self._tell_ranks, address=here
+            )
             place = [world.host, heartbeat.own_addresses(), self._listener.port, token]
         host, addresses, port, token = world.share(place)
         addresses = [(name, port) for name in ["127.0.0.1"] * (host == world.host) + addresses]

@@ -64,6 +64,18 @@ def gpu_of(device: str) -> str | None:
     return str(torch.cuda.get_device_properties(device).uuid) if torch.device(device).type == "cuda" else None
 
 
+def board_of(device: str, host: str) -> str | None:
+    """Return a name of the board that a torch device is on, None for a CPU. NCCL wants a board for each rank: two
+    slices of one (MIG) have UUIDs of their own, and it refuses them. host: where the device is."""
+    if gpu_of(device) is None:
+        return None
+    properties = torch.cuda.get_device_properties(device)
+    if "MIG" not in properties.name:
+        return gpu_of(device)
+    address = [getattr(properties, f"pci_{part}_id", 0) for part in ("domain", "bus", "device")]
+    return f"{host} {':'.join(map(str, address))}"
+
+
 def open_device(device: str) -> None:
     """Raise Refusal if a device cannot be used, for example a GPU that another process holds exclusively."""
     try:
@@ -75,6 +87,13 @@ def open_device(device: str) -> None:
         ) from error
 
 
+def gpus_by_host(world: World) -> dict[str, int]:
+    """Return {host: how many GPUs its ranks see together}. Collective."""
+    num = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    seen = world.collect([world.host, [gpu_of(f"cuda:{k}") for k in range(num)]])
+    return {host: len({gpu for where, found in seen if where == host for gpu in found}) for host, _ in seen}
+
+
 def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:
     """Return remarks on the devices of a run, as lines.
 
@@ -82,7 +101,7 @@ def remarks(hosts: Sequence[str], gpus_by_host: dict[str, int]) -> list[str]:
     """
     ranks_by_host = Counter(hosts)
     lines = [
-        f"{host} has {ranks_by_host[host]} ranks and {counted(gpus, 'GPU')}: some share one"
+        f"{host} has {ranks_by_host[host]} ranks and {counted(gpus, 'GPU')}: some share one; give each a single rank"
         for host, gpus in gpus_by_host.items()
         if 0 < gpus < ranks_by_host[host]
     ]

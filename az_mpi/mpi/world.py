@@ -251,6 +251,11 @@ class World:
         comm = self.comm.Split(0 if member else self._mpi.UNDEFINED, self.rank)
         return self._derive(comm) if member else None
 
+    @collective
+    def part(self, number: int) -> "World":
+        """Return a world of the ranks that give the same `number`, from 0, in order. Collective."""
+        return self._derive(self.comm.Split(number, self.rank))
+
     def beside(self) -> "World":
         """Return this world, for use in a thread: from now on its waiting is neither idle time nor a sign of life."""
         self._wait_for = functools.partial(poll, longest_s=LONGEST_SLEEP_BESIDE_S)

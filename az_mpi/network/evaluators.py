@@ -50,10 +50,11 @@ class Evaluator:
         kept."""
         return evaluation_table.nothing(num_threads)
 
-    def begin_turned(self, states: np.ndarray, symmetry: np.ndarray) -> Callable[[], Evaluation]:
+    def begin_turned(self, states: np.ndarray, symmetry: np.ndarray, num_threads: int = 1) -> Callable[[], Evaluation]:
         """Do what `begin` does, for positions that are not `known`: the logits are of their images.
 
-        symmetry: int64 [n], that each position is turned by; 0, none, for all if nothing is kept."""
+        symmetry: int64 [n], that each position is turned by; 0, none, for all if nothing is kept. num_threads: that
+        this rank may use."""
         return self.begin(states)
 
     def count(self, num_positions: int, num_evaluations: int) -> None:
@@ -86,11 +87,11 @@ class NetworkEvaluator(Evaluator):
     def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
         return self.begin_turned(states, np.zeros(len(states), np.int64))
 
-    def begin_turned(self, states: np.ndarray, symmetry: np.ndarray) -> Callable[[], Evaluation]:
+    def begin_turned(self, states: np.ndarray, symmetry: np.ndarray, num_threads: int = 1) -> Callable[[], Evaluation]:
         planes = self.engine.room(len(states))
         if planes is None:
             planes = np.empty((len(states), *self.game.planes_shape), self.game.planes_dtype)
-        self.game.turned_planes(states, symmetry, planes)
+        self.game.turned_planes(states, symmetry, planes, num_threads)
         evaluation = self.engine.begin(planes)
         return lambda: searched(evaluation(), self.game.num_players)
 

@@ -130,7 +130,7 @@ def at_once(data: dict[str, Any], num_ranks: int) -> dict[str, Any]:
     would take several iterations. Where half of them is more than the default, the number is 0, which means the
     default."""
     share = data["selfplay"]["num_games"] // (2 * num_ranks)
-    if not data["selfplay"]["parallel_games"]:  # GPUs: by default a rank's whole share, and at least 256
+    if not data["selfplay"]["parallel_games"]:  # GPUs: measured at the start of the run
         return data
     num = 0 if share >= PARALLEL_GAMES else max(share // 8 * 8, AT_ONCE_MIN)
     return data | {"selfplay": data["selfplay"] | {"parallel_games": num}}

@@ -23,8 +23,10 @@ SHARE_MAX = 0.01  # of the run's time: a trial takes at most so much of it
 
 def choose(world: "World", game: str, rules: sizing.Rules, hours: float) -> dict[str, Any]:
     """Return {"config": as in a file, "figures": measured with it, "tried": [[blocks and channels, figures, games in
-    this time, what they lack] of each network]}. Collective. Raises Refusal on every rank."""
-    on_gpus = any(device != "cpu" for device in world.collect(placement.choose_device(world)))
+    this time, what they lack] of each network], "notes": lines on the GPUs}. Collective. Raises Refusal on every
+    rank."""
+    gpus = placement.gpus_by_host(world)
+    on_gpus = any(gpus.values())
     room = facts.room(facts.memory())  # before any network is made
     rooms = world.collect(room // world.hosts.count(world.host))
 
@@ -46,7 +48,8 @@ def choose(world: "World", game: str, rules: sizing.Rules, hours: float) -> dict
     data = sizing.first(game, rules, size, world.size, on_gpus)
     data = sizing.at_once(sizing.fill(data, figures, rules, hours), world.size)
     figures = measure(data, SECONDS)
-    return {"config": sizing.fill(data, figures, rules, hours), "figures": figures, "tried": tried}
+    notes = placement.remarks(world.hosts, gpus)
+    return {"config": sizing.fill(data, figures, rules, hours), "figures": figures, "tried": tried, "notes": notes}
 
 
 def main(text: str) -> int:

@@ -27,7 +27,7 @@ PROG = "python -m az_mpi suggest"
 ABOUT = """\
 Write a configuration for a game and a time: how large a network, how many simulations, games and iterations, and what
 window. It measures a few networks on the hosts of the run, for about a minute, and takes the largest one for which the
-time is enough."""
+time is enough. Where there are GPUs, give it a rank for each."""
 EPILOG = """\
 examples:
   python -m az_mpi suggest connect4 --hours 0.2 --np 2
@@ -94,7 +94,8 @@ def _start(options, chosen, num_ranks):
     """Return the words that start a run: mpirun on this machine alone, launch on other hosts or in a Slurm job."""
     if options.hostfile is None and len(chosen) == 1 and is_here(chosen[0].name):
         slots = ["-H", f"localhost:{num_ranks}"] if num_ranks > 1 else []  # there may be fewer cores than ranks
-        return ["mpirun", "-np", str(num_ranks), *slots, "python", "run_dist.py"]
+        # Measured so too. mpirun alone binds each of two ranks to one core; unbound ones divide the cores.
+        return ["mpirun", "-np", str(num_ranks), *slots, "--bind-to", "none", "python", "run_dist.py"]
     return ["python", "-m", "az_mpi", "launch", *hosts.words(options), "--"]
 
 
@@ -154,6 +155,7 @@ def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any],
     return [
         f"measured on {counted(len(figures['hosts']), 'rank')}, with the search that is chosen:",
         *(f"  {line}" for line in console.table(rows)),
+        *(f"note: {note}" for note in found["notes"]),
         f"network       {config.network.blocks} x {config.network.channels}: "
         + (
             "the smallest, and even for it the time is short"

@@ -87,8 +87,8 @@ def open_session(
 ) -> "tuple[Session, Limit]":
     """Load the network that the options name, and print its name on standard error. Return (a new game against it, the
     limit that the options set, which is empty if they set none). untruncated: play `Game.untruncated`. threads: of
-    engines on a CPU. for_two: the program that needs a game of two players without chance. size: as of
-    `load_player`. Raises Refusal, and ValueError for a size."""
+    engines on a CPU. for_two: the program that needs a game of two players without chance. size: as of `load_player`.
+    Raises Refusal, and ValueError for a size."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     from az_mpi.player.loaded_player import LoadedPlayer, load_player
     from az_mpi.player.session import ready_session

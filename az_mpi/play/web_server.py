@@ -6,7 +6,9 @@ import http.server
 import ipaddress
 import json
 import secrets
+import socket
 import sys
+import threading
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,7 @@ the command.
 """
 HERE = Path(__file__).parent
 BODY_MAX, WAIT_S = 2**16, 20.0
+CONNECTIONS_MAX = 64  # at a time: a browser needs six, and each has a thread
 NONCE = "NONCE"  # each answer with the page has a random word in its place, so that no other script runs in it
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'; "
@@ -96,9 +99,13 @@ def page_with(back_end: Path) -> str:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves the page of one game, and answers its requests. Both need `token`."""
+    """Serves the page of one game, and answers its requests. Both need `token`.
+
+    Of CONNECTIONS_MAX connections the oldest one that has not shown the token makes place for a new one, so that
+    strangers who connect and say nothing do not keep the user out."""
 
     daemon_threads = True
+    request_queue_size = 128
     game: "WebGame"
 
     def __init__(self, address: tuple[str, int]):
@@ -107,6 +114,38 @@ class Server(http.server.ThreadingHTTPServer):
         host, port = self.server_address[:2]
         self.origin = f"http://{host!s}:{port}"
         self.hosts = {f"{host!s}:{port}"} | ({f"localhost:{port}"} if host == "127.0.0.1" else set())
+        self._open: dict[Any, bool] = {}  # the connections, oldest first: whether one has shown the token
+        self._lock = threading.Lock()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether there is place for a new connection."""
+        with self._lock:
+            if len(self._open) >= CONNECTIONS_MAX:
+                oldest = next((one for one, known in self._open.items() if not known), None)
+                if oldest is None:
+                    return False
+                del self._open[oldest]
+                with contextlib.suppress(OSError):
+                    oldest.shutdown(socket.SHUT_RDWR)  # ends its thread
+            self._open[request] = False
+            return True
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that has ended."""
+        with self._lock:
+            self._open.pop(request, None)
+        super().shutdown_request(request)
+
+    def know(self, request: Any) -> None:
+        """Keep this connection: it has shown the token."""
+        with self._lock:
+            if request in self._open:
+                self._open[request] = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing about a connection that broke off."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:
@@ -160,7 +199,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             and origin in (None, *(f"http://{host}" for host in self.server.hosts))
             and hmac.compare_digest(token.encode(), self.server.token.encode())
         )
-        if not is_from_page:
+        if is_from_page:
+            self.server.know(self.connection)
+        else:
             self._refuse(HTTPStatus.FORBIDDEN, "open the complete address that az_mpi web has printed")
         return is_from_page
 

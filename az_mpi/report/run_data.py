@@ -98,9 +98,10 @@ class RunData(NamedTuple):
 
     def idle_shares(self, kind: str) -> list[float]:
         """Return the share of each iteration's time that ranks waited. kind: "idle" (mean of ranks) or "idle_max"."""
+        phases = self.phases()  # looks at every record
         return [
-            sum(record.get(f"{name}_{kind}_s", 0.0) for name in self.phases())
-            / max(sum(record.get(f"{name}_s", 0.0) for name in self.phases()), 1e-9)
+            sum(record.get(f"{name}_{kind}_s", 0.0) for name in phases)
+            / max(sum(record.get(f"{name}_s", 0.0) for name in phases), 1e-9)
             for record in self.iterations
         ]
 

@@ -28,10 +28,11 @@ def exchange(run: Run, old: Record) -> int:
     record = store(run)
     # Only root has old games. Their positions are numbered first.
     num_games, num_positions = len(old.games) + len(record.games), [len(old.positions), len(record.positions)]
-    num_unwritten = run.files.writer.num_unwritten if world.is_root else None
+    num_unwritten = run.files.writer.num_unwritten if run.writers.is_one else None
     counts = world.collect([*num_positions, num_games, playing.player.num_unfinished, num_unwritten])
     # Games that are on disk need not be kept any longer.
-    playing.unacknowledged = playing.unacknowledged[max(len(playing.unacknowledged) - counts[0][4], 0) :]
+    kept = counts[run.writers.rank][4]
+    playing.unacknowledged = playing.unacknowledged[max(len(playing.unacknowledged) - kept, 0) :]
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
     deal(run, old, progress.num_positions)
     deal(run, record, progress.num_positions + before)
@@ -49,17 +50,30 @@ def exchange(run: Run, old: Record) -> int:
 
 
 def store(run: Run) -> Record:
-    """Hand the finished games of all ranks to root's writer, as one segment; return those of this rank."""
-    world, unacknowledged, compress = run.world, run.playing.unacknowledged, run.setup.config.exchange.compress
-    record, iteration = run.playing.player.take(), run.games_iteration
+    """Hand the finished games of each group of ranks to its writer, as one segment; return those of this rank."""
+    writers, unacknowledged, compress = run.writers, run.playing.unacknowledged, run.setup.config.exchange.compress
+    group, record, iteration = writers.group, run.playing.player.take(), run.games_iteration
     unacknowledged.append((iteration, record))  # first: the games must survive a loss in the collectives below
     run.setup.callbacks.games(record)
-    if world.survives and world.size > 1:  # rank 1 keeps root's games too: root may be lost before they are on disk
-        unacknowledged[-1] = iteration, Record.join(run.setup.game, [record, record.copy_to_rank_1(world, compress)])
-    new = record.gather(world, compress)
-    if world.is_root:
-        run.files.writer.submit(iteration, new, provenance(run, new))
+    if group.survives and group.size > 1:  # rank 1 keeps the writer's games too: it may be lost before they are on disk
+        unacknowledged[-1] = iteration, Record.join(run.setup.game, [record, record.copy_to_rank_1(group, compress)])
+    new = record.gather(group, compress)
+    number = writers.next_number(run.world, run.files, iteration)
+    if writers.is_one and number != -1:
+        run.files.writer.submit(iteration, new, provenance(run, new), number)
     return record
+
+
+def settle(run: Run) -> bool:
+    """Wait until the games that all writers were given are on disk, and let root renew the links to them; return false
+    if a writer has ended before. Does nothing where root is the only writer: it does its work in order."""
+    if not run.writers.are_several:
+        return True
+    run.files.flush()
+    ends = run.world.collect(run.files.end is not None)
+    if run.world.is_root:
+        run.files.writer.submit(run.games_iteration, Record.empty(run.setup.game), {})
+    return not any(ends)
 
 
 def store_all(run: Run) -> None:

@@ -72,9 +72,13 @@ def _means_of_games(counters, num_players):
             "mean_length": counters["num_positions"].sum() / num_games,
             "num_truncated": int(counters["num_truncated"].sum()),
             "mean_staleness": counters["staleness"].sum() / num_games,
+            # By iterations: {"1": games whose weights were one iteration old, …}; the other games had the newest ones.
+            "num_stale": {name: int(counters[f"num_stale_{name}"].sum()) for name in ("1", "2", "more")},
         }
         mean = counters["outcome"].sum() / num_games
         values |= {"mean_result": mean} if num_players == 1 else {"first_player_score": 0.5 + 0.5 * mean}
+    if abandoned := counters["num_abandoned"].sum():
+        values["num_abandoned"] = int(abandoned)
     if tested := counters["num_resign_tests"].sum():
         values["num_resign_tests"] = int(tested)
         values["false_resign_rate"] = counters["num_false_resigns"].sum() / tested

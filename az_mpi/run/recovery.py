@@ -19,7 +19,7 @@ from az_mpi.mpi.peers import PeerLost
 from az_mpi.mpi.world import World
 from az_mpi.network import resnet
 from az_mpi.run import archive, exchange, resume, weights
-from az_mpi.run.setup import make_backend, make_report, say_ranks
+from az_mpi.run.setup import make_backend, make_report, make_writers, say_ranks
 from az_mpi.run.state import Run, Training
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import checkpoint, lock, run_folder
@@ -119,12 +119,16 @@ def _close(run):
 def _over(run, world):
     """Return `run` over another world, as a new start of it, with a new report and a new `Progress`. Collective."""
     start = world.from_root(lambda: _note_start(run, world))
-    logger, metrics = console.start(world.is_root, run.setup.log_name, run.setup.folder), run.report.metrics
+    writers = make_writers(run.setup.config, world, run.files, run.control.requests)
+    logger = console.start(world.is_root, run.setup.log_name, run.setup.folder, writers.is_one)
+    metrics = run.report.metrics
     if world.is_root and metrics.dropped:
         metrics = run.report.metrics = Metrics(run.setup.folder, start, run.setup.config.report, shown=True)
     report = make_report(run.setup, world, start, logger, metrics, run.files.writer)
     control = ControlChannel(world, run.control.requests)
-    return dataclasses.replace(run, world=world, start=start, control=control, report=report, progress=Progress())
+    return dataclasses.replace(
+        run, world=world, start=start, control=control, report=report, writers=writers, progress=Progress()
+    )
 
 
 def _leave(run, world, rescued, error):
@@ -132,7 +136,8 @@ def _leave(run, world, rescued, error):
     _take_over(run, world)
     logger = console.start(world.is_root, run.setup.log_name, run.setup.folder)
     report = dataclasses.replace(run.report, world=world, logger=logger)
-    last = dataclasses.replace(run, world=world, report=report)
+    writers = make_writers(run.setup.config, world, run.files, run.control.requests)
+    last = dataclasses.replace(run, world=world, report=report, writers=writers)
     report.say("stopped after a loss: the ranks that are left cannot continue: %s", error)
     exchange.store_all(last)
     _store_what_is_missing(last)
@@ -244,8 +249,8 @@ def _restate(new, rescued):
 def _store_what_is_missing(new):
     """Write the survivors' games that were exchanged but did not reach the disk."""
     world, writer, game, mine = new.world, new.files.writer, new.setup.game, new.playing.unacknowledged
-    if world.is_root:
-        writer.flush()
+    new.files.flush()  # on each rank that writes, or did before the loss
+    world.barrier()
     for iteration in sorted(set(sum(world.collect([iteration for iteration, _ in mine]), []))):
         records = Record.join(game, [record for place, record in mine if place == iteration]).gather(world)
         if world.is_root:

@@ -116,31 +116,31 @@ def leave(run: Run, failure: str | None = None) -> NoReturn:
     trusted.
     """
     exchange.store_all(run)
-    writer = run.files.writer
-    if failure is None:
+    if exchange.settle(run) and failure is None:
         save(run)
-    elif writer:
-        writer.flush()
-    run.world.barrier()  # if root dies before all is stored, the others recover, store it, and then leave
-    if run.files.writes_no_more:
-        run.report.logger.error(
+    run.files.flush()
+    ends = run.world.collect(run.files.end)  # if a writer dies before all is stored, the others store it, then leave
+    ended = [end for end in ends if end]
+    if ended:
+        run.report.say_error(
             "stopped after %s; what came last is not on disk, %s among it: %s",
             run.how_far(),
-            counted(writer.num_lost_games, "game"),
-            writer.ended,
+            counted(sum(num for _, num, _ in ended), "game"),
+            ended[0][0],
         )
     elif failure is None:
         why = ": max_hours is nearly over" if run.control.requests.time_is_up() else ""
         run.report.say("stopped after %s%s; start the same command again to continue", run.how_far(), why)
     if failure and run.world.is_root:
         run.report.logger.error(failure)
-    resumable = run.world.share(failure is None and (writer is None or writer.resumable))
+    resumable = failure is None and all(resumable for *_, resumable in ended)
     run.report.status.end("stopped" if resumable else "failed", failure if run.world.is_root else None)
     run.world.settle()  # mpirun ends all ranks when the first one leaves
     raise Stopped if resumable else TrainingFailed
 
 
 def leave_if_unwritable(run: Run) -> None:
-    """Leave if root's writer has ended, since nothing more reaches the disk. Collective."""
-    if run.world.share(run.files.writes_no_more):
+    """Leave if a writer has ended, since nothing more of it reaches the disk. Collective."""
+    ended = run.files.end is not None
+    if any(run.world.collect(ended)) if run.writers.are_several else run.world.share(ended):
         leave(run)

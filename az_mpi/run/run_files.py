@@ -1,4 +1,4 @@
-"""The files of a run under way: root's writer, the lock on the folder, and the games that are on disk."""
+"""The files of a run under way: a rank's writer, the lock on the folder, and the games that are on disk."""
 
 import functools
 import logging
@@ -18,18 +18,25 @@ from az_mpi.storage.writer import Writer, describe
 
 
 class RunFiles:
-    """Root reads and writes a run's folder through this. Other ranks have no writer and no lock. Not collective."""
+    """Root reads and writes a run's folder through this. Other ranks have no lock, and only the writers among them
+    (`run.writers`) have a writer. Not collective."""
 
     def __init__(self, folder: Path, game: Game, give_up_s: float):
         self.folder, self.game, self._give_up_s = folder, game, give_up_s
         self.writer: Writer | None = None
         self.lock: locks.Lock | None = None
         self.token: str | None = None  # of the lock, on every rank: a new root needs it to take the lock over
+        self.are_several = False  # whether other ranks write games too
         self.ranks: list[dict[str, Any]] = []  # `lock.me()` of all ranks of this start, lost ones too
 
-    def open_writer(self, requests: Requests) -> Writer:
+    def open_writer(self, requests: Requests, is_root: bool = True) -> Writer:
         """Start the writer. requests: where it asks for a stop when it gives up."""
-        self.writer = Writer(self.folder / "games", self.folder / "games.h5", self.game, requests, self._give_up_s)
+        if self.writer:  # of a rank that was not root; all that it had is on disk, or lost
+            self.writer.flush()
+        links = self.folder / "games.h5" if is_root else None
+        self.writer = Writer(self.folder / "games", links, self.game, requests, self._give_up_s)
+        if not is_root:
+            self.writer.may_appear = lambda: locks.check(self.folder, self.token or "")
         if self.lock:
             self.hold(self.lock)
         return self.writer
@@ -57,13 +64,35 @@ class RunFiles:
         return self.writer.do(path, lambda check: look(), "read")
 
     @property
+    def end(self) -> tuple[str, int, bool] | None:
+        """Why this rank's writer has ended, how many games it lost, and whether the same command continues later; None:
+        it has not ended, or there is none."""
+        writer = self.writer
+        return writer and writer.ended and (writer.ended, writer.num_lost_games, writer.resumable) or None
+
+    @property
     def writes_no_more(self) -> bool:
         """Whether this is root and its writer has ended: nothing more reaches the disk."""
         return self.writer is not None and self.writer.ended is not None
 
+    def flush(self) -> None:
+        """Wait until all that this rank's writer was given is on disk, if it has one."""
+        if self.writer:
+            self.writer.flush()
+
+    def next_number(self, iteration: int) -> int:
+        """Return the number of the next segment of an iteration; -1 if the folder cannot be read and the writer has
+        given up."""
+        folder = self.folder / "games"
+        files.refresh(folder)
+        number = self.read(folder, functools.partial(segment.next_number, folder, iteration))
+        return -1 if number is None else number
+
     def segments(self, iteration: int | None = None) -> list[Segment]:
         """Return the segments of the run, or of one iteration, oldest first. Damaged ones are set aside."""
         folder = self.folder / "games"
+        if self.are_several:
+            files.refresh(folder)
         return self.read(folder, functools.partial(segment.find, folder, iteration, self._set_aside)) or []
 
     def games_of(self, iteration: int) -> Record:

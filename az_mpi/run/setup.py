@@ -25,8 +25,10 @@ from az_mpi.mpi.world import World
 from az_mpi.network import engines, resnet
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
+from az_mpi.run import games_at_once
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
+from az_mpi.run.writers import Writers
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
@@ -57,16 +59,14 @@ def assemble(
     setup, network, playing = prepare_play(config, world, folder)
     backend = make_backend(config, world, setup.device, num_trainers)
     files = RunFiles(folder, setup.game, config.storage.give_up_s)
-    writes = world.is_root and prepare is not None
     try:
         start = world.from_root(lambda: prepare(setup, network, files)) if prepare else None
-        if writes:
-            files.open_writer(requests)
-        logger = console.start(world.is_root, setup.log_name, folder if prepare else None)
-        metrics = Metrics(folder, start, config.report, shown=writes)
+        writers = make_writers(config, world, files, requests if prepare else None)
+        logger = console.start(world.is_root, setup.log_name, folder if prepare else None, writers.is_one)
+        metrics = Metrics(folder, start, config.report, shown=world.is_root and prepare is not None)
         report = make_report(setup, world, start, logger, metrics, files.writer)
         training = Training.make(setup, world, backend, num_trainers, network)
-        run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report)
+        run = Run(setup, playing, files, world, start, training, ControlChannel(world, requests), report, writers)
         _say_start(run)
     except BaseException:
         files.release()
@@ -88,7 +88,8 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
     chosen = _choose_engine(config, world, game, network, device, num_cores)
     evaluate = _make_evaluator(config, world, game, chosen.engine)
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))
-    player = on_all(lambda: _make_player(config, world, game, evaluate, num_cores))
+    at_once = _choose_games(config, world, game, chosen.engine, evaluate, device)
+    player = on_all(lambda: _make_player(config, world, game, evaluate, num_cores, at_once))
     if not evaluate.describe:  # otherwise self-play uses this evaluator instead of the network
         chosen.engine.prepare(player.batch_max)
     playing = Playing(player, chosen.engine, evaluate)
@@ -102,6 +103,7 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
         cores=num_cores,
         make_engine=chosen.make,
         engine_choice=f"{evaluate.describe} (as configured)" if evaluate.describe else chosen.words,
+        games_at_once=at_once.words,
         callbacks=callbacks,
         log_name=f"rank-{world.rank:03d}",
     )
@@ -124,8 +126,7 @@ def _choose_engine(config, world, game, network, device, num_cores):
     configured = config.network.precision
     timed = not config.selfplay.deterministic
     engine, words = agreement.everywhere(world, lambda: make(network=network, precision=configured, timed=timed))
-    kind = [world.host, torch.device(device).type]
-    _, precision = next(row for row in world.collect([kind, engine.precision]) if row[0] == kind)
+    precision = _of_first_alike(world, device, engine.precision)
 
     def adopt():
         if engine.precision == precision:
@@ -137,6 +138,19 @@ def _choose_engine(config, world, game, network, device, num_cores):
     return ChosenEngine(engine, words, functools.partial(make, precision=engine.precision or configured))
 
 
+def _of_first_alike(world, device, value):
+    """Return the JSON-able `value` of the first rank of this host with a device of this kind. Collective."""
+    kind = [world.host, torch.device(device).type]
+    return next(other for alike, other in world.collect([kind, value]) if alike == kind)
+
+
+def _choose_games(config, world, game, engine, evaluate, device):
+    """Return the `AtOnce` of this rank: that of the first one with such a device here, since timings differ.
+    Collective."""
+    chosen = agreement.everywhere(world, lambda: games_at_once.choose(config, game, engine, evaluate, world.size))
+    return games_at_once.AtOnce(*_of_first_alike(world, device, chosen))
+
+
 def _make_evaluator(config, world, game, engine):
     """Return what the search of this rank calls. Collective."""
     given = {"game": game, "engine": engine, "seed": [config.seed, 0, world.rank], "settings": config.network}
@@ -145,11 +159,10 @@ def _make_evaluator(config, world, game, engine):
     return evaluate
 
 
-def _make_player(config, world, game, evaluate, num_cores):
+def _make_player(config, world, game, evaluate, num_cores, at_once):
     """Return the player of this rank's self-play. Raises NotHere if there is too little memory for its trees."""
-    num_groups = 2 if evaluate.in_background else 1
     try:
-        return Player(config, game, evaluate, world.rank, num_cores, num_groups, world.size)
+        return Player(config, game, evaluate, world.rank, num_cores, at_once.num_groups, at_once.num_games)
     except MemoryError as error:
         raise NotHere(
             f"there is not enough memory for the trees of self-play: {error}\n"
@@ -184,11 +197,21 @@ def make_backend(config: Config, world: World, device: str, num_trainers: int) -
     return backends.make(config.train.backend, world, trainers, device)
 
 
+def make_writers(config: Config, world: World, files: RunFiles, requests: Requests | None) -> Writers:
+    """Return the writers of games, and open this rank's if it has none; requests None: of a run that is only looked at.
+    Collective."""
+    writers = Writers.make(world, config.storage.ranks_per_writer)
+    files.are_several = writers.are_several
+    if requests and writers.is_one and files.writer is None:
+        files.open_writer(requests, world.is_root)
+    return writers
+
+
 def make_report(
     setup: Setup, world: World, start: int | None, logger: Logger, metrics: Metrics, writer: Writer | None
 ) -> Report:
     """Return this rank's `Report`; it starts the heartbeats unless the run is only looked at. Collective."""
-    status = Status(world, setup.folder, setup.config, start, logger, writer)
+    status = Status(world, setup.folder, setup.config, start, logger, writer if world.is_root else None)
     monitor = None
     if start is not None:
         monitor = Monitor(
@@ -223,10 +246,20 @@ def say_ranks(run: Run) -> None:
     precision = training.learner.precision if training.learner else "-"
     cores_words = cores.in_words(setup.cores, cores.Allowed.here(run.world.host))
     rows = run.world.collect(
-        [run.world.rank, run.world.host, cores_words, f"{setup.device}{name}", setup.engine_choice, precision, roles]
+        [
+            run.world.rank,
+            run.world.host,
+            cores_words,
+            f"{setup.device}{name}",
+            setup.engine_choice,
+            setup.games_at_once,
+            precision,
+            roles,
+        ]
     )
     run.report.status.begin(run, [(host, place, does) for _, host, _, place, *_, does in rows])
-    for line in console.table([("rank", "host", "cores", "device", "self-play engine", "training", "roles"), *rows]):
+    head = ("rank", "host", "cores", "device", "self-play engine", "games at once", "training", "roles")
+    for line in console.table([head, *rows]):
         run.report.say("  %s", line)
     if training.learner and training.learner.backend.remark:
         run.report.say("  note: %s", training.learner.backend.remark)
@@ -235,9 +268,7 @@ def say_ranks(run: Run) -> None:
 def _say_start(run):
     """Print what the run is and which ranks take part in it. Collective."""
     world, config, say, game = run.world, run.setup.config, run.report.say, run.setup.game
-    num = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    seen = world.collect([world.host, [placement.gpu_of(f"cuda:{k}") for k in range(num)]])
-    gpus = {host: len({gpu for where, found in seen if where == host for gpu in found}) for host, _ in seen}
+    gpus = placement.gpus_by_host(world)
     backend = run.training.learner.backend.describe() if run.training.learner else "nothing trained"
     say("az_mpi on %s, %s; game %s, seed %d, %s", world.library(), backend, game.name, config.seed, run.setup.folder)
     say_ranks(run)
@@ -254,13 +285,13 @@ def _say_start(run):
     one = run.playing.player.search.trees.num_bytes / trees
     parameters = resnet.num_parameters(run.training.network)
     say(
-        "  network %d x %d, %s parameters; %s at once a rank, %.1f KiB of search tree each, %.1f MiB in all",
+        "  network %d x %d, %s parameters; %.1f KiB of search tree a game, %.1f MiB for the %s of rank 0",
         config.network.blocks,
         config.network.channels,
         f"{parameters:,}",
-        counted(trees, "game"),
         one / 1024,
         one * trees / 2**20,
+        counted(trees, "game"),
     )
     if limits := world.limits():
         say("  %s", limits)

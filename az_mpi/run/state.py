@@ -24,6 +24,7 @@ from az_mpi.network.evaluators import Evaluator
 from az_mpi.run import partner_checkpoint
 from az_mpi.run.partner_checkpoint import PartnerCheckpoint
 from az_mpi.run.run_files import RunFiles
+from az_mpi.run.writers import Writers
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import Record
 from az_mpi.storage.checkpoint import Progress
@@ -49,6 +50,7 @@ class Setup:
     cores: int
     make_engine: Callable[[torch.nn.Module], tuple[Engine, str]]  # -> engine, why this one, in words
     engine_choice: str  # what self-play evaluates with, in words
+    games_at_once: str  # how many this rank plays, in words
     callbacks: Callbacks
     log_name: str
 
@@ -139,6 +141,11 @@ class Report:
         if self.world.is_root:
             self.logger.info(text, *values)
 
+    def say_error(self, text: object, *values: object) -> None:
+        """Log an error on root."""
+        if self.world.is_root:
+            self.logger.error(text, *values)
+
     def warn(self, text: object, *values: object) -> None:
         """Log a warning on root."""
         if self.world.is_root:
@@ -158,8 +165,10 @@ class Run:
     training: Training
     control: ControlChannel
     report: Report
+    writers: Writers
     progress: Progress = field(default_factory=Progress)
     hours_before: float = 0.0  # that earlier starts took, where `train.hours` limits them
+    saves_later: bool = False  # root: a signal asked for a checkpoint, which is saved behind the training
     before_play: Progress | None = None  # `progress` when this iteration began: a checkpoint saved in play resumes here
 
     def __enter__(self) -> "Run":

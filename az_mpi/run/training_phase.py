@@ -72,9 +72,17 @@ def _play_meanwhile(run):
     player, counters = run.playing.player, run.report.counters
     before = player.num_simulations
     run.report.status.enter("play")
+    abandon_stale(run, run.progress.iteration + 1)  # in which the games that end now are exchanged
     with counters.playing(run.world):
         quota.play_meanwhile(player, run.control, run.progress.iteration, run.start, run.training.num_trainers)
     counters.num_meanwhile += player.num_simulations - before
+
+
+def abandon_stale(run: Run, iteration: int) -> None:
+    """Give up games under way that would be older than `selfplay.max_staleness` when `iteration` exchanges them. Not
+    collective."""
+    if most := run.setup.config.selfplay.max_staleness:
+        run.report.counters.num_abandoned += run.playing.player.abandon(iteration - most)
 
 
 def _summary(run, step, values):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn, Protocol
 
 import numpy as np
 
-from az_mpi.core.intrinsics import in_threads
+from az_mpi.core.intrinsics import finish_shared
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import num_values
 from az_mpi.core.problems import OwnCodeError
@@ -85,6 +85,7 @@ class CompiledBatch(Batch):
         self._num_values = num_values(game.num_players)
         self._room = loop_memory.scratch(len(search.target), game.num_actions, game.num_outcomes, threads)
         self._rows = np.empty(1 << (2 * size - 1).bit_length(), np.int32)
+        self._chosen = np.empty(size, np.int64)
         self._states = np.empty((size, game.state_size), game.state_dtype)
         self._symmetry = np.empty(size, np.int64)
         self._evaluation: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
@@ -130,10 +131,7 @@ class CompiledBatch(Batch):
                 descends,
                 self._room,
             )
-            if self._threads > 1:
-                found = in_threads(found, self._room.shared.ctypes.data, self._threads)
-            if found:
-                raise RuntimeError("the compiled loop has failed")
+            finish_shared(found, self._room.shared, self._threads)
             told = self._room.told
             self.num_simulations += int(told[:, loop_memory.SIMULATIONS].sum())
             search.evaluate.count(int(told[:, loop_memory.POSITIONS].sum()), 0)
@@ -141,19 +139,22 @@ class CompiledBatch(Batch):
                 _report(search.game, search.trees, broken - 1)
             needed = told[:, [loop_memory.NEEDED, loop_memory.NEEDED_NODES]].max(axis=0)
             if not needed.any():
-                return simulation_loop.completed(search.trees, slots, search.target)
+                return slots[self._room.completed[: len(slots)]]
             search.trees = tree.widened(search.trees, *needed.tolist())
 
     def evaluate(self, slots: np.ndarray) -> None:
         search = self._search
         cached = len(search.evaluate.known(self._threads).keys) > 0
         rows = self._rows if cached else self._rows[:0]
-        states = self._states.view(np.uint8)
-        num = simulation_loop.wanted(tree.in_bytes(search.trees), slots, self._room.keys, rows, states, self._symmetry)
+        trees = tree.in_bytes(search.trees)
+        num = simulation_loop.wanted(trees, slots, self._room.keys, rows, self._chosen)
         if num:
+            states, symmetry = self._states[:num], self._symmetry[:num]
+            found = simulation_loop.gather(trees, self._chosen[:num], states.view(np.uint8), symmetry, self._room)
+            finish_shared(found, self._room.shared, self._threads)
             self._num_evaluations = num
             search.evaluate.count(0, num)
-            self._evaluation = search.evaluate.begin_turned(self._states[:num], self._symmetry[:num])
+            self._evaluation = search.evaluate.begin_turned(states, symmetry, self._threads)
 
 
 def _report(game: Game, trees: tree.Trees, b: int) -> NoReturn:

@@ -47,12 +47,14 @@ class Evaluated(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for the loop. keys uint64 [B]: of the leaves that wait. The others are for each thread: legal bool
-    [T, A + LINE], logits float32 [T, A + LINE], chances float32 [T, O + LINE], value and gains float32 [T, LINE], key
-    uint64 [T, LINE]; trees, nodes, edges, depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED.
-    shared uint8: of `shared_call`."""
+    """Room for the loop. keys uint64 [B]: of the leaves that wait. completed bool [B]: whether the search of each of
+    the trees `slots` is complete, in their order. The others are for each thread: legal bool [T, A + LINE], logits
+    float32 [T, A + LINE], chances float32 [T, O + LINE], value and gains float32 [T, LINE], key uint64 [T, LINE];
+    trees, nodes, edges, depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED. shared uint8: of
+    `shared_call`."""
 
     keys: np.ndarray
+    completed: np.ndarray
     legal: np.ndarray
     logits: np.ndarray
     chances: np.ndarray
@@ -97,6 +99,7 @@ def scratch(num_trees: int, num_actions: int, num_outcomes: int, num_threads: in
     t, group, line = num_threads, (num_threads, GROUP), (num_threads, LINE)
     return Scratch(
         np.zeros(num_trees, np.uint64),
+        np.zeros(num_trees, np.bool_),
         np.zeros((t, num_actions + LINE), np.bool_),
         np.zeros((t, num_actions + LINE), np.float32),
         np.zeros((t, num_outcomes + LINE), np.float32),

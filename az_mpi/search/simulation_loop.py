@@ -53,7 +53,7 @@ def simulate(
     descends: begin simulations; else complete only those that are under way. Where a tree lacks room for edges, or the
     rules fail, it stays as it is, and `room.told` says so; the caller may call again.
 
-    With several threads, T > 1, return the function for `in_threads` that does so."""
+    With several threads, T > 1, return the function that does so: see `finish_shared`."""
     at = np.int64(room.shared.ctypes.data)
     entry = shared_call(at, _simulate_part, (trees, slots, target, rule, noise, game, known, evaluated, descends, room))
     return entry if len(room.told) > 1 else call2(entry, at, 0)
@@ -102,6 +102,8 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
             _descend_together(trees, active[:num], rule, noise, mine)
             _reach_leaves(trees, active[:num], rule, noise, game, known, mine)
             num = _look_up(trees, active[:num], target, rule, noise, game, known, mine)
+        for i in range(begin, end):
+            room.completed[i] = complete(trees, slots[i], target)
 
 
 @inlined()
@@ -303,11 +305,9 @@ def _look_up(trees, active, target, rule, noise, game, known, mine):
 
 
 @njit(cache=True, nogil=True)
-def wanted(
-    trees: tree.Trees, slots: np.ndarray, keys: np.ndarray, rows: np.ndarray, states: np.ndarray, symmetry: np.ndarray
-) -> int:
-    """Give each leaf of the trees `slots` that waits the row of its evaluation, and write the positions to evaluate:
-    states [n, S] and symmetry int64 [n]; return their number m. Leaves with one key share a row; the first stores it.
+def wanted(trees: tree.Trees, slots: np.ndarray, keys: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> int:
+    """Give each leaf of the trees `slots` that waits the row of its evaluation, and write the trees whose leaves are to
+    be evaluated, int64 [n]; return their number m. Leaves with one key share a row; the first stores it.
 
     keys: `Scratch.keys`. rows: int32 [a power of two, at least 2 n]; without a cache [0]: no leaves share a row."""
     m = 0
@@ -328,19 +328,28 @@ def wanted(
                 continue
             rows[place] = i
         this.row = m
-        symmetry[m] = this.symmetry
-        states[m] = trees.state[b, this.leaf]
+        chosen[m] = b
+        prefetch(loop_memory.state_at(trees, b, np.int64(this.leaf)))
         m += 1
     return m
 
 
-@njit(cache=True, nogil=True)
-def completed(trees: tree.Trees, slots: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Return the slots whose search is `complete`, int64."""
-    ready = np.empty(len(slots), np.int64)
-    num = 0
-    for i in range(len(slots)):
-        if complete(trees, slots[i], target):
-            ready[num] = slots[i]
-            num += 1
-    return ready[:num]
+@uncounted()
+def gather(trees: tree.Trees, chosen: np.ndarray, states: np.ndarray, symmetry: np.ndarray, room: Scratch) -> int:
+    """Write the leaves of the trees `chosen`, int64 [m], states as bytes [m, S], and their symmetries, int64 [m].
+
+    Return what `simulate` does: see `finish_shared`."""
+    at = np.int64(room.shared.ctypes.data)
+    num_threads = len(room.told)
+    entry = shared_call(at, _gather_part, (trees, chosen, states, symmetry, num_threads))
+    return entry if num_threads > 1 else call2(entry, at, 0)
+
+
+@inner()
+def _gather_part(trees, chosen, states, symmetry, num_threads, t):
+    for r in range(t * len(chosen) // num_threads, (t + 1) * len(chosen) // num_threads):
+        b = chosen[r]
+        leaf = np.int64(trees.tree[b].leaf)
+        symmetry[r] = trees.tree[b].symmetry
+        for k in range(states.shape[1]):
+            states[r, k] = trees.state[b, leaf, k]

@@ -1,7 +1,7 @@
 """Self-play: a batch of games on one rank; each step runs one simulation in every game.
 
-If the engine works in the background, the games form two groups, and the steps alternate between them: while the engine
-evaluates the leaves of one group, the other is searched.
+If the engine works in the background, the games form two groups or more, and the steps alternate between them: while
+the engine evaluates the leaves of one group, another is searched.
 
 Shapes: B games at once, L longest game, A actions, S numbers a state, M policy entries.
 No game waits for another: each plays its move when its search is complete, and a game that ends is replaced at once, so
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from az_mpi.network.evaluators import Evaluator
 
 
-PARALLEL_GAMES, PARALLEL_GAMES_MAX = 256, 2048  # if the configuration leaves it open: see `games_at_once`
+PARALLEL_GAMES, PARALLEL_GAMES_MAX = 256, 8192  # at least and at most, if the configuration leaves it open
 
 
 class Player:
     """Plays up to `config.selfplay.parallel_games` games of `game` at once; `evaluate` evaluates the leaves.
 
-    threads: of the search. num_groups: batches that are under way at the same time. num_ranks: that play.
+    threads: of the search. num_groups: batches that are under way at the same time. num_games: at once, in place of
+    the configuration's.
     """
 
     def __init__(
@@ -45,12 +46,12 @@ class Player:
         rank: int,
         threads: int = 1,
         num_groups: int = 1,
-        num_ranks: int = 1,
+        num_games: int = 0,
     ):
         self.config = config
         self.game = game
         self.rank = rank
-        num_games = config.selfplay.parallel_games or games_at_once(config.selfplay.num_games, num_groups, num_ranks)
+        num_games = num_games or config.selfplay.parallel_games or PARALLEL_GAMES
         self.search = make_search(game, evaluate, config.search, num_games, noise=True, threads=threads)
         num_groups = min(num_groups, num_games)
         groups = [np.arange(first, num_games, num_groups) for first in range(num_groups)]
@@ -115,6 +116,16 @@ class Player:
         could would exceed it."""
         self._allowed = num_finished
         self._finish()
+
+    def abandon(self, iteration: int) -> int:
+        """Give up the games that were begun before `iteration` and are not finished, and return how many. Their slots
+        are free then. Only while no evaluations are under way."""
+        old = np.zeros(len(self.live), bool)
+        old[[slot for slot, _ in self._ended]] = True
+        old = (old | self.live) & (self.iterations < iteration)
+        self.live[old] = False
+        self._ended = deque((slot, record) for slot, record in self._ended if not old[slot])
+        return int(old.sum())
 
     def start(self, slots: np.ndarray, ids: np.ndarray, iteration: int) -> None:
         """Begin a game in each slot; ids: uint64 [n]. Its random numbers depend on the seed and its id alone. Where it
@@ -243,13 +254,3 @@ def weights_by_surprise(surprises: np.ndarray, share: float) -> np.ndarray:
     to surprises, float [n], the rest evenly (KataGo's policy surprise weighting)."""
     total = float(surprises.sum(dtype=np.float64))
     return 1 - share + share * len(surprises) * surprises / total if share and total > 0 else np.ones(len(surprises))
-
-
-def games_at_once(num_games: int, num_groups: int, num_ranks: int) -> int:
-    """Return how many games a rank plays at once if the configuration leaves it open.
-
-    A GPU, which has groups, needs large batches. But with more games than a rank's share of an iteration's `num_games`,
-    each game would take several iterations."""
-    if num_groups == 1:
-        return PARALLEL_GAMES
-    return min(max(-(-num_games // num_ranks), PARALLEL_GAMES), PARALLEL_GAMES_MAX)

@@ -291,13 +291,7 @@ class Lock:
     def check(self) -> None:
         """Raise LockLost unless this job still has the lock. To be called right before a file appears."""
         if not self.still_ours():
-            found = [found[1] for path in _files(self.path.parent) if (found := _read(path))]
-            others = [
-                f"{other.get('pid')} on {other.get('host')}" for other in found if other.get("token") != self.token
-            ]  # ours is there where the folder came back
-            if not others:
-                raise _gone(self.path.parent)
-            raise LockLost(f"{self.path.parent}: another job has taken the run over ({', '.join(others)})")
+            raise _lost(self.path.parent, self.token)
 
     def release(self) -> None:
         """Remove the lock, and the folder of locks if that is empty. Never raises OSError, and waits at most RELEASE_S
@@ -322,6 +316,25 @@ class Lock:
                     return
             except OSError:
                 pass  # whatever writes next raises the error
+
+
+def check(run: str | Path, token: str) -> None:
+    """Raise LockLost unless the job with this token has the lock of a run's folder. For ranks that write beside the one
+    that holds it: they look, and do not renew it."""
+    folder = Path(run) / "lock"
+    if not any(_token(path) == token for path in _files(folder)):
+        raise _lost(folder, token)
+
+
+def _lost(folder, token):
+    """Return the exception for a folder of locks in which the job with this token has none."""
+    found = [found[1] for path in _files(folder) if (found := _read(path))]
+    others = [
+        f"{other.get('pid')} on {other.get('host')}" for other in found if other.get("token") != token
+    ]  # ours is there where the folder came back
+    if not others:
+        return _gone(folder)
+    return LockLost(f"{folder}: another job has taken the run over ({', '.join(others)})")
 
 
 def _gone(folder):

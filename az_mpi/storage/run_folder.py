@@ -270,7 +270,7 @@ def describe(config: Config, hosts: Sequence[str]) -> dict[str, Any]:
         "az_mpi": __version__,
         "python": platform.python_version(),
         "packages": package_versions(),
-        "git_commit": _commit(),
+        "git_commit": commit(),
         "hosts": hosts,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
@@ -329,8 +329,10 @@ def _next_start(folder):
     return 1 + max((int(match[1]) for match in found if match), default=0)
 
 
-def _commit():
-    """Return the git commit of this program, or None outside a checkout."""
+def commit() -> str | None:
+    """Return the git commit of this program, or None outside a checkout. A pack tells that of its checkout."""
+    if "AZ_MPI_COMMIT" in os.environ:
+        return os.environ["AZ_MPI_COMMIT"] or None
     here = Path(__file__).resolve().parent
     try:
         done = subprocess.run(

@@ -5,7 +5,8 @@ int64 [P + 1] says where each position's entries begin.
 Groups and datasets have an attribute `description`, and where they fit `unit` and `perspective`; these are for other
 programs, and nothing here reads them. Every dataset is compressed by gzip, which all HDF5 tools can read, and has a
 Fletcher-32 checksum, which detects flipped bits. A file ends with its SHA-256, after the part that HDF5 reads; the
-sum is checked before HDF5 opens the file.
+sum is checked before HDF5 opens the file. Right before it stand the numbers of games and positions once more, as text:
+a start reads them of thousands of segments, which takes HDF5 a millisecond each.
 """
 
 import hashlib
@@ -13,6 +14,7 @@ import io
 import os
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +53,10 @@ GROUPS = {
 _NAME = re.compile(r"(\d{6,})-(\d{3,})\.h5")
 _MARK = b"az_mpi segment sha256 "
 _TRAILER_BYTES = len(_MARK) + 64
+_COUNTS = b"az_mpi segment counts %020d %020d "
+_COUNTED = re.compile(rb"az_mpi segment counts (\d{20}) (\d{20}) " + _MARK + rb"[0-9a-f]{64}")
+_END_BYTES = len(_COUNTS % (0, 0)) + _TRAILER_BYTES
+AT_ONCE = 16  # headers that are read at the same time: a file server answers each after some milliseconds
 RATIO_MAX = 1100  # bytes of a dataset to bytes of its file: more than HDF5's compression can reach
 
 
@@ -70,9 +76,18 @@ class Segment:
 
 def next_path(folder: str | Path, iteration: int) -> Path:
     """Return the path of the next segment of an iteration."""
+    return path_of(folder, iteration, next_number(folder, iteration))
+
+
+def next_number(folder: str | Path, iteration: int) -> int:
+    """Return the number of the next segment of an iteration, from 0."""
     # Not the number of segments: one may have been set aside, and no name may be used twice.
-    index = 1 + max((index for _, index, _ in _names(folder, iteration)), default=-1)
-    return Path(folder) / f"{iteration:06d}-{index:03d}.h5"
+    return 1 + max((index for _, index, _ in _names(folder, iteration)), default=-1)
+
+
+def path_of(folder: str | Path, iteration: int, number: int) -> Path:
+    """Return the path of a segment."""
+    return Path(folder) / f"{iteration:06d}-{number:03d}.h5"
 
 
 def write(
@@ -89,7 +104,7 @@ def write(
     provenance: further attributes of the file, text or numbers. before: see `files.whole_file`.
     """
     path = path or next_path(folder, iteration)
-    with _new_file(path, before) as file:
+    with _new_file(path, before, _COUNTS % (len(record.games), len(record.positions))) as file:
         file.attrs.update({"schema_version": SCHEMA_VERSION, "game": game.name, "iteration": iteration, **provenance})
         file.attrs.update({"num_games": len(record.games), "num_positions": len(record.positions)})
         groups: list[tuple[str, tuple[Column, ...], np.ndarray]] = [
@@ -140,15 +155,18 @@ def find(
     on_damage: called with (path, SegmentError) for each one with a damaged header, which is left out; None: raise the
     error. Raises OSError if the file system fails for a while.
     """
-    found = []
-    for number, _, name in _names(folder, iteration):
-        path = Path(folder) / name
+    found, listed = [], _names(folder, iteration)
+    if not listed:
+        return found
+    with ThreadPoolExecutor(min(AT_ONCE, len(listed))) as pool:
+        headers = [(name, pool.submit(_header, Path(folder) / name, number)) for number, _, name in listed]
+    for name, header in headers:
         try:
-            found.append(_header(path, number))
+            found.append(header.result())
         except SegmentError as error:
             if on_damage is None:
                 raise
-            on_damage(path, error)
+            on_damage(Path(folder) / name, error)
     return found
 
 
@@ -173,21 +191,45 @@ def link_all(folder: str | Path, path: Path, before: Callable[[], None] | None =
 
     before: see `files.whole_file`.
     """
-    place = os.path.relpath(folder, path.parent)
-    with _new_file(path, before) as file:
-        for _, _, name in _names(folder):
-            # As h5py.ExternalLink does, in a third of the time: all links are written again for each new segment.
-            file.id.links.create_external(os.fsencode(name.removesuffix(".h5")), os.fsencode(f"{place}/{name}"), b"/")
+    Links(folder, path).renew(before)
+
+
+class Links:
+    """The file of `link_all`, kept in memory, so that a new segment costs one new link instead of thousands."""
+
+    def __init__(self, folder: str | Path, path: Path):
+        self._folder, self.path = folder, path
+        self._memory, self._linked = io.BytesIO(), set()
+
+    def renew(self, before: Callable[[], None] | None = None) -> None:
+        """Write the file with links to exactly the segments that are there. before: see `files.whole_file`."""
+        there, place = [name for _, _, name in _names(self._folder)], os.path.relpath(self._folder, self.path.parent)
+        if not self._linked or not self._linked.issubset(there):
+            self._memory, self._linked = io.BytesIO(), set()
+        with h5py.File(self._memory, "r+" if self._linked else "w", libver=FORMAT) as file:
+            for name in [name for name in there if name not in self._linked]:
+                # As h5py.ExternalLink does, in a third of the time.
+                link = os.fsencode(name.removesuffix(".h5")), os.fsencode(f"{place}/{name}")
+                file.id.links.create_external(*link, b"/")
+        self._linked = set(there)
+        _write(self.path, io.BytesIO(self._memory.getvalue()), before)
 
 
 @contextmanager
-def _new_file(path, before):
-    """Yield an HDF5 file in memory; it is written as `path` when the block ends."""
+def _new_file(path, before, counts):
+    """Yield an HDF5 file in memory; it is written as `path` when the block ends, with `counts` behind it."""
     # HDF5 would hold the interpreter's lock, and so stop the search, while a slow file system takes its writes. Its own
     # files in memory (driver "core") look up their name on disk, and two of one name cannot be open at a time.
     memory = io.BytesIO()
     with h5py.File(memory, "w", libver=FORMAT) as file:
         yield file
+    memory.seek(0, io.SEEK_END)
+    memory.write(counts)
+    _write(path, memory, before)
+
+
+def _write(path, memory, before):
+    """Write a file in memory as `path`, with its SHA-256 behind it."""
     with memory.getbuffer() as body:
         digest = hashlib.sha256(body).hexdigest()
     memory.seek(0, io.SEEK_END)
@@ -221,7 +263,10 @@ def _content(path):
 
 def _header(path, iteration):
     try:
-        with open(files.open_plain(path), "rb") as file:
+        with open(files.open_plain(path), "rb", buffering=0) as file:
+            file.seek(-_END_BYTES, os.SEEK_END)
+            if counted := _COUNTED.fullmatch(file.read(_END_BYTES)):
+                return Segment(path, iteration, int(counted[1]), int(counted[2]))
             return _counts(file, path, iteration)
     except Exception:  # it is damaged, or its file system fails for a while: reading all of it tells which
         content = _content(path)

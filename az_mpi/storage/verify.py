@@ -197,28 +197,22 @@ class Findings:
     def _segments(self):
         from az_mpi.storage import segment
 
-        folder, seen, before = self.run / "games", {}, Counter()
+        folder, before, read = self.run / "games", Counter(), []
         paths = segment.paths(folder)
         for iteration, path in paths:
             try:
                 record = segment.read(path, self.game)
+                read.append((iteration, path, record.games["id"], len(record.positions)))
             except segment.SegmentError as error:
                 self._wrong(path, str(error), damaged=True)
                 continue
             except OSError as error:
                 self._wrong(path, unreadable(error))
-                continue
-            ids = record.games["id"].tolist()
-            twice = [game for game in ids if game in seen]
-            if twice:
-                text = f"{len(twice)} of its {len(ids)} games are also in {seen[twice[0]].name}"
-                self._wrong(path, text, damaged=len(twice) == len(ids))
-                continue
-            seen |= dict.fromkeys(ids, path)
+        for iteration, ids, num_positions in self._once(read):
             self.counts["num_segments"] += 1
             for counts in [self.counts] + [before] * (self._counted(iteration)):
                 counts["num_games"] += len(ids)
-                counts["num_positions"] += len(record.positions)
+                counts["num_positions"] += num_positions
         for name in ("num_games", "num_positions") if self.newest else ():
             counted = getattr(self.newest, name)
             if before[name] != counted:
@@ -227,6 +221,26 @@ class Findings:
                     f"hold {before[name]:,}; a resumed run continues with these"
                 )
         self._links([path.stem for _, path in paths])
+
+    def _once(self, read):
+        """Return (iteration, ids, number of positions) of the segments that hold no game of an earlier one. read:
+        (iteration, path, ids uint64 [n], number of positions) of all of them, oldest first."""
+        import numpy as np
+
+        everything = np.concatenate([ids for _, _, ids, _ in read]) if read else np.empty(0, np.uint64)
+        good, seen = [], {}
+        has_doubles = len(np.unique(everything)) < len(
+            everything
+        )  # rare; millions of ids fill memory as Python's numbers
+        for iteration, path, ids, num_positions in read:
+            if has_doubles:
+                if twice := [game for game in ids.tolist() if game in seen]:
+                    text = f"{len(twice)} of its {len(ids)} games are also in {seen[twice[0]].name}"
+                    self._wrong(path, text, damaged=len(twice) == len(ids))
+                    continue
+                seen |= dict.fromkeys(ids.tolist(), path)
+            good.append((iteration, ids, num_positions))
+        return good
 
     def _links(self, stems):
         """Check that games.h5 links to the segments with these stems."""

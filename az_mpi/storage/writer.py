@@ -47,15 +47,18 @@ class Writer:
     """Writes records as segments in `folder`, renews `links`, the file that links to all of them, and writes other
     files, all in the order of the calls.
 
-    Root has one, and calls it from one thread. An error that trying again does not fix is logged, and each later call
-    of `submit`, `do` or `flush` raises it. All other work is still done if possible.
+    Root has one, and perhaps other ranks (`run.writers`); each calls it from one thread. An error that trying again
+    does not fix is logged, and each later call of `submit`, `do` or `flush` raises it. All other work is still done if
+    possible.
     """
 
     def __init__(
-        self, folder: Path, links: Path, game: Game, requests: Requests | None = None, give_up_s: float = 600.0
+        self, folder: Path, links: Path | None, game: Game, requests: Requests | None = None, give_up_s: float = 600.0
     ):
-        """requests: of signals; the writer asks for a stop there when it gives up."""
-        self.folder, self.links, self.game, self.give_up_s = folder, links, game, give_up_s
+        """links: None if another rank renews them. requests: of signals; the writer asks for a stop there when it gives
+        up."""
+        self.folder, self.game, self.give_up_s = folder, game, give_up_s
+        self._links = None if links is None else segment.Links(folder, links)
         self.requests = requests or Requests()
         self.may_appear: Callable[[], None] = lambda: None  # called right before a file appears; raises Forbidden
         self.ended = None  # why nothing is written any more, in words
@@ -70,14 +73,18 @@ class Writer:
         # A daemon: a file system that hangs must not keep a failing program alive.
         threading.Thread(target=self._write, name="segments", daemon=True).start()
 
-    def submit(self, iteration: int, record: Record, provenance: dict[str, Any]) -> None:
+    def submit(self, iteration: int, record: Record, provenance: dict[str, Any], number: int | None = None) -> None:
         """Queue a segment, as for `segment.write`; wait while QUEUE_MAX records are unwritten.
 
         The record must not be changed afterwards. Without games it makes no segment, but the links are renewed.
+        number: of the segment, where ranks beside this one write too; None: the next one.
         """
-        steps = [(self.links, lambda: segment.link_all(self.folder, self.links, self._check))]
+        steps: list[tuple[Path, Callable[[], Any]]] = []
+        if (links := self._links) is not None:
+            steps.append((links.path, lambda: links.renew(self._check)))
         if len(record.games):
-            names = []  # a second try writes the same file, which may have appeared before the first try failed
+            # A second try writes the same file, which may have appeared before the first try failed.
+            names = [] if number is None else [segment.path_of(self.folder, iteration, number)]
 
             def write():
                 names[:] = names or [segment.next_path(self.folder, iteration)]

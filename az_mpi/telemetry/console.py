@@ -15,11 +15,11 @@ from az_mpi.telemetry.background_writer import BackgroundWriter
 LAST_LINES_S = 2.0  # how long the end of the program waits until the last lines are in the log files
 
 
-def start(is_root: bool, name: str, run_dir: Path | None) -> logging.Logger:
+def start(is_root: bool, name: str, run_dir: Path | None, warns: bool = False) -> logging.Logger:
     """Return the program's logger with new handlers; a process may call this again.
 
     name: of this rank's log file. run_dir: the run's folder; None: there are no log files, and root's lines go to
-    standard error.
+    standard error. warns: whether this rank's warnings go there too, if it is not root.
     """
     logger = logging.getLogger("az_mpi")
     logger.setLevel(logging.INFO)
@@ -31,6 +31,11 @@ def start(is_root: bool, name: str, run_dir: Path | None) -> logging.Logger:
     if is_root:
         console = logging.StreamHandler(sys.stderr if run_dir is None else sys.stdout)
         console.setFormatter(logging.Formatter("%(message)s"))
+        logger.addHandler(console)
+    elif warns:
+        console = logging.StreamHandler(sys.stderr)
+        console.setFormatter(logging.Formatter(f"{name}: %(message)s"))
+        console.setLevel(logging.WARNING)
         logger.addHandler(console)
     if run_dir is not None:
         folder = Path(run_dir) / "logs"

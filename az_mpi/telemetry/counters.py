@@ -24,6 +24,10 @@ class Counters:
     outcome: float = 0.0  # sum of the outcomes for the player who began, each in [-1, 1]
     num_truncated: int = 0  # games that the move cap ended
     staleness: int = 0  # sum over games: iterations between the weights at a game's begin and those at its exchange
+    num_stale_1: int = 0  # games of that staleness
+    num_stale_2: int = 0
+    num_stale_more: int = 0  # of 3 or more
+    num_abandoned: int = 0  # games given up since they were older than `selfplay.max_staleness`
     num_resign_tests: int = 0  # games that continued although one player would have resigned
     num_false_resigns: int = 0  # of these, games that this player did not lose
     num_exchanges: int = 0
@@ -40,7 +44,11 @@ class Counters:
         self.num_positions += int(record.games["length"].sum())
         self.outcome += float(record.games["outcome"].sum())
         self.num_truncated += int(record.games["truncated"].sum())
-        self.staleness += int((iteration - record.games["iteration"]).sum())
+        stale = iteration - record.games["iteration"]
+        self.staleness += int(stale.sum())
+        self.num_stale_1 += int((stale == 1).sum())
+        self.num_stale_2 += int((stale == 2).sum())
+        self.num_stale_more += int((stale > 2).sum())
         tested, false = resign_tests(record, resign_threshold)
         self.num_resign_tests += tested
         self.num_false_resigns += false

@@ -34,7 +34,7 @@ PHASES = {
 COPY = "copy"  # in place of "train" in half of the trials where one rank trains alone: between the steps of a copy
 RECOVERY = 8  # passages through the steps of a recovery
 AT_WORK = tuple(phase for phase in PHASES if phase != "start-up")
-ROOTS = ("segment", "checkpoint", "end")  # phases that only root passes through
+ROOTS = ("segment", "checkpoint", "end")  # phases that only root passes through, or with several writers each of them
 ITERATIONS = 3
 OPTIONS = {
     "iterations": ITERATIONS,
@@ -186,4 +186,8 @@ def make(seed):
         injections.append(Injection(survivor, "recovery", 1, ["reads", errno.EIO, 1.0]))
     if (phase, trainers) == ("train", 1) and rng.random() < 0.5:  # drawn last: other trials stay what they were
         injections = [replace(each, phase=COPY) if each.phase == "train" else each for each in injections]
+    if ranks == 4 and rng.random() < 0.5:  # then ranks 0 and 2 write the games of two ranks each
+        options["storage.ranks_per_writer"] = 2
+        if phase == "segment" and kind == "signal" and details[0] == [0] and len(injections) == 1:
+            injections = [replace(injections[0], rank=2, action=[kind, [2], details[1]])]
     return Trial(seed, name, ranks, tuple(injections), options)

@@ -79,15 +79,23 @@ def every_game_once(outcome):
         if (lost := sorted(needed - there.keys()))
         else []
     )
-    if not outcome.injected or catalogue.FAULTS[outcome.trial.fault].others_stay:
-        gone = excused(outcome)
-        ranks = set(range(outcome.trial.ranks))
-        given = ids_of(outcome, "given", ranks - gone) | ids_of(outcome, "taken", ranks - set(outcome.trial.victims))
-        if lost := sorted(given - there.keys()):
-            broken.append(f"{len(lost)} games that ranks gave away are not stored: {lost[:3]} (excused: {gone})")
+    if lost := sorted(acknowledged(outcome) - there.keys()):
+        broken.append(
+            f"{len(lost)} games that ranks gave away are not stored: {lost[:3]} (excused: {excused(outcome)})"
+        )
     if twice := [game for game, num in there.items() if num > 1]:
         broken.append(f"{len(twice)} games are stored twice: {twice[:3]}")
     return broken
+
+
+def acknowledged(outcome):
+    """Return the ids of the games that ranks gave away in the first job and that must be stored, see
+    `every_game_once`."""
+    if outcome.injected and not catalogue.FAULTS[outcome.trial.fault].others_stay:
+        return set()
+    ranks = set(range(outcome.trial.ranks))
+    given = ids_of(outcome, "given", ranks - excused(outcome))
+    return given | ids_of(outcome, "taken", ranks - set(outcome.trial.victims))
 
 
 def one_step_at_most(outcome):
@@ -172,8 +180,8 @@ def ids_of(outcome, what, ranks):
 
 
 def excused(outcome):
-    """Return the ranks whose games may be lost although they gave them away: what root has received is in its memory,
-    and in that of who gave it (the next rank, of its own), until it is on disk. It takes two losses at once."""
+    """Return the ranks whose games may be lost although they gave them away: what a writer has received is in its
+    memory, and in that of who gave it (the next rank, of its own), until it is on disk. It takes two losses at once."""
     victims = set(outcome.trial.victims) if outcome.injected else set()
-    roots = {event["rank"] for event in outcome.first.events if event["event"] == "given" and event["root"]}
-    return victims if victims & roots and len(victims) > 1 else set()
+    writers = {event["rank"] for event in outcome.first.events if event["event"] == "given" and event["writer"]}
+    return victims if victims & writers and len(victims) > 1 else set()

@@ -43,6 +43,20 @@ def test_every_invariant_holds_where_ranks_are_lost_one_after_another_in_differe
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "fault, action, options",
+    [("kill", ["signal", [2], 9], {}), ("EIO for good", ["disk", errno.EIO, 0], {"storage.give_up_s": 2})],
+)
+def test_every_invariant_holds_where_one_of_two_writers_is_lost_or_its_disk(tmp_path, fault, action, options):
+    """Rank 2 writes the games of ranks 2 and 3, and is between a segment's writing and its rename."""
+    options |= {"train.ranks": "all", "train.backend": "ddp", "storage.ranks_per_writer": 2, "iterations": 2}
+    options = catalogue.OPTIONS | options
+    one = Trial(0, fault, 4, (Injection(2, "segment", 2, action),), options)
+    outcome = trial.perform(one, tmp_path)
+    check(outcome, one)
+
+
+@pytest.mark.timeout(600)
 def test_a_recovery_broken_off_by_one_more_loss_leaves_no_heartbeat_behind(tmp_path):
     """One more rank dies when the others are ready to continue. Heartbeats that they left behind would end the job."""
     faults = [

@@ -53,7 +53,8 @@ def well(tmp_path):
     progress = Progress(1, num_games=20, num_positions=written.num_positions)
     checkpoint.save(run / "checkpoints", Checkpoint(progress, {"w": torch.ones(3)}, {"w": torch.ones(3)}), keep=3)
     given = [
-        event("given", rank, ids=list(range(10 * (rank > 0), 10 + 10 * (rank > 0))), root=rank == 0) for rank in (0, 2)
+        event("given", rank, ids=list(range(10 * (rank > 0), 10 + 10 * (rank > 0))), writer=rank == 0)
+        for rank in (0, 2)
     ]
     seen = {"000000-000.h5": list(range(20))}
     going = [event("continuing", rank, ranks=2, steps=5) for rank in (0, 2)]
@@ -107,13 +108,15 @@ def test_every_game_once_finds_lost_and_doubled_games(well):
     well.first.visible["000000-001.h5"] = [70, 71]
     assert "2 games that could be seen on disk are gone: [70, 71]" in invariants.every_game_once(well)[0]
     del well.first.visible["000000-001.h5"]
-    well.first.events.append(event("given", 2, ids=[80], root=False))
+    well.first.events.append(event("given", 2, ids=[80], writer=False))
     assert "1 games that ranks gave away are not stored: [80]" in invariants.every_game_once(well)[0]
     lost_with_it = replace(well, trial=replace(KILL, fault="kill mpirun"))
     assert invariants.every_game_once(lost_with_it) == []
-    well.first.events[-1] = event("given", 1, ids=[81], root=False)  # the dead rank's, and root lives
+    well.first.events[-1] = event("given", 1, ids=[81], writer=False)  # the dead rank's, and root lives
     assert "[81]" in invariants.every_game_once(well)[0]
-    well.first.events.append(event("given", 1, ids=[], root=True))  # it was root, and the next rank held its games too
+    well.first.events.append(
+        event("given", 1, ids=[], writer=True)
+    )  # it was root, and the next rank held its games too
     assert "[81]" in invariants.every_game_once(well)[0]
     also = Injection(2, "play", 1, ["signal", [2], 9])
     two = replace(well, trial=replace(KILL, injections=(*KILL.injections, also)))
@@ -249,7 +252,8 @@ def test_a_trial_is_made_from_its_seed_alone():
         assert all(0 <= injection.rank < one.ranks for injection in one.injections)
         assert len(one.victims) < one.ranks
         if one.phase in (*catalogue.ROOTS, catalogue.COPY):
-            assert one.injections[0].rank == 0
+            assert one.injections[0].rank == (2 if one.victims == [2] else 0)  # the second of two writers
+            assert one.victims != [2] or one.phase == "segment" and one.options["storage.ranks_per_writer"] == 2
         if one.fault in ("kill two at once", "kill one more in the recovery"):
             assert len(one.victims) == 2
         if one.fault == "kill all but one in turn":

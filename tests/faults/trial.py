@@ -80,8 +80,10 @@ def perform(trial, folder):
     return Outcome(trial, run, first, again)
 
 
-def watch(trial, folder, run, injections):
-    """Start the trial's job with these injections, watch it until nothing of it is left, and return the `Job`."""
+def watch(trial, folder, run, injections, visible=None):
+    """Start the trial's job with these injections, watch it until nothing of it is left, and return the `Job`.
+
+    visible: segments that were seen before, which are not read again."""
     events, temporary = folder / "events", folder / "tmp"
     events.mkdir(parents=True)
     temporary.mkdir()
@@ -116,7 +118,7 @@ def watch(trial, folder, run, injections):
         TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"),
         **{MARK: str(folder)},
     )
-    job, begun = Job(), time.monotonic()
+    job, begun = Job(visible=dict(visible or {})), time.monotonic()
     with open(folder / "output", "w+") as output:
         process = subprocess.Popen(
             [str(word) for word in words],
@@ -142,7 +144,7 @@ def watch(trial, folder, run, injections):
 
 def follow(job, process, folder, run, late):
     """Look at a job until mpirun has ended or BOUND_S are over; act where the plan asks for it from outside."""
-    begun, looks, stopped, acted_at = time.monotonic(), 0, {}, None
+    begun, looks, stopped, acted_at, before = time.monotonic(), 0, {}, None, set(job.visible)
     while process.poll() is None and time.monotonic() - begun < BOUND_S:
         time.sleep(LOOK_S)
         events = read_events(folder / "events")
@@ -153,7 +155,7 @@ def follow(job, process, folder, run, late):
         for rank in [rank for rank, until in stopped.items() if until and time.time() > until]:
             os.kill(pids[rank], signal.SIGCONT)
             stopped[rank] = None
-        if late and any((run / "games").glob("0*.h5")):
+        if late and any(path.name not in before for path in (run / "games").glob("0*.h5")):
             acted_at = acted_at or time.monotonic()
             for injection in [i for i in late if time.monotonic() - acted_at > i.passage / 10]:
                 late.remove(injection)

@@ -12,19 +12,19 @@ KINDS = Path(__file__).resolve().parents[1] / "unit" / "kinds.py"
 
 
 @pytest.mark.parametrize("game", ["Rain", "Pig", "Trio"])
-def test_any_number_of_ranks_plays_the_same_games_of_every_kind_and_trains_on_them(run_dist, tmp_path, game):
+def test_any_number_of_ranks_plays_the_same_games_of_every_kind_and_trains_on_them(mpirun, tmp_path, game):
     config = json.loads(Path(SMOKE).read_text()) | {"game": f"{KINDS}:{game}"}
     path = tmp_path / "config.json"
     path.write_text(json.dumps(config))
     for ranks in (1, 2, 4):
-        run_dist(
+        mpirun(
             ranks,
-            tmp_path / str(ranks),
+            "run_dist.py",
+            *("--config_file", path, "--logdir", tmp_path / str(ranks)),
             *SMALL,
             *("--set", "network.engine=uniform"),
             *("--set", 'network.heads=["policy","value"]'),
             *("--num_games", 13),
-            config=path,
         )
     alone = columns(tmp_path / "1")
     assert len(alone["games/id"]) == 26 and ("chance/outcome" in alone) == (game != "Trio")

@@ -113,6 +113,19 @@ def test_ranks_that_do_not_train_play_while_others_train(mpirun, tmp_path, ranks
     assert iterations(tmp_path / "run")[-1]["broadcast_bytes"] == 0  # all have the weights that they trained
 
 
+def test_no_game_is_older_than_max_staleness_and_the_distribution_is_recorded(mpirun, tmp_path):
+    """64 games at once a rank for 16 an iteration: most would take several iterations."""
+    options = [*OPTIONS, "--set", "iterations=6", "--set", "train.ranks=1", "--set", "selfplay.parallel_games=64"]
+    mpirun(3, "run_dist.py", *options, "--set", "selfplay.max_staleness=1", "--logdir", tmp_path / "run")
+    records, rows = iterations(tmp_path / "run"), games(tmp_path / "run")
+    stale = rows["segment"] - rows["iteration"]
+    assert stale.max() <= 1
+    for record in records:
+        ages = np.bincount(stale[rows["segment"] == record["iteration"] - 1], minlength=4)
+        assert record["num_stale"] == {"1": ages[1], "2": ages[2], "more": ages[3:].sum()}
+    assert sum(record.get("num_abandoned", 0) for record in records) > 0
+
+
 def test_weights_are_sent_to_ranks_that_only_play(program):
     program(3, "broadcast_checks")
 

@@ -126,15 +126,43 @@ def addresses(monkeypatch):
 
 
 def test_the_address_that_every_host_reaches_is_taken(addresses):
-    assert tcp_address.meeting_address(Hosts(lambda port, _: say(port, b"2 2"))) == "127.0.0.2"
+    def arrive(port, addresses, secret):
+        say(port, f"{secret} 2 2".encode())
+
+    assert tcp_address.meeting_address(Hosts(arrive)) == "127.0.0.2"
 
 
-def test_calls_of_other_programs_are_not_counted(addresses):
-    def arrive(port, addresses):
-        for text in (b"GET / HTTP/1.1", b"", b"1 1", b"x"):
+def test_calls_without_the_secret_are_not_counted(addresses):
+    def arrive(port, addresses, secret):
+        for text in (b"GET / HTTP/1.1", b"", b"2 1", b"0 2 1", secret.encode(), b"x" * 100_000, b"\xff\xfe 2 1"):
             say(port, text)
+        say(port, f"{secret} 2 1 1".encode())
 
     assert tcp_address.meeting_address(Hosts(arrive)) is None
+
+
+def test_connections_that_say_nothing_or_half_a_call_neither_delay_nor_hide_those_of_ranks(addresses, monkeypatch):
+    monkeypatch.setattr(tcp_address, "PROBE_S", 1.0)  # for all of them; one each would be longer than a test may take
+    strangers = []
+
+    def arrive(port, addresses, secret):
+        for k in range(300):
+            strangers.append(socket.create_connection(("127.0.0.1", port)))
+            strangers[-1].sendall(b"12ab" * (k % 2))
+        say(port, f"{secret} 2 2".encode())
+        strangers.extend(socket.create_connection(("127.0.0.1", port)) for _ in range(100))
+
+    assert tcp_address.meeting_address(Hosts(arrive)) == "127.0.0.2"
+    for one in strangers:
+        one.close()
+
+
+def test_the_store_of_ddp_listens_at_the_one_address_that_it_was_given():
+    store = ddp_backend.listen("127.0.0.2")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", store.port))
+    store.set("a", "b")
+    assert ddp_backend.connect("127.0.0.2", store.port).get("a") == b"b"
 
 
 def test_loopback_is_for_one_host_and_a_users_choice_comes_first(monkeypatch):

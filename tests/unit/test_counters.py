@@ -24,6 +24,8 @@ def test_the_games_of_a_record_are_counted():
     counters.add_games(record_of([7], [1], [False], [3]), iteration=4)
     assert counters.num_games == 4 and counters.num_positions == 27
     assert counters.outcome == 1.0 and counters.num_truncated == 1 and counters.staleness == 2
+    counters.add_games(record_of([5] * 4, [0] * 4, [False] * 4, [6, 4, 3, 0]), iteration=6)
+    assert (counters.num_stale_1, counters.num_stale_2, counters.num_stale_more) == (2, 1, 2)
 
 
 def test_counts_are_taken_by_rank_and_begin_again(world):

@@ -243,6 +243,30 @@ def test_openspiel_agrees(size, komi, num_games):
     agree(game, f"go(board_size={size},komi={komi})", theirs, num_games, legal_there=legal)
 
 
+@pytest.mark.parametrize("size", [5, 9])
+def test_states_without_marks_on_stones_as_earlier_versions_have_them_are_continued(size):
+    """Only empty points were marked then, and bit 3 of `turn` was off. A run's archive and files have such states."""
+    game, rng = games.make(f"go(size={size},{LONG})"), np.random.default_rng(3)
+    words, states, marked = game.words, game.initial(20), 0
+    for _ in range(3 * size * size):
+        old = states.copy()
+        stones = old[:, :words] | old[:, words : 2 * words]
+        marked += int((old[:, 2 * words : 3 * words] & stones != 0).sum())
+        old[:, 2 * words : 3 * words] &= ~stones
+        old[:, 3 * words] &= ~np.uint64(8)
+        for name in ("legal", "planes", "to_play", "terminal", "canonical_key"):
+            new, was = getattr(game, name)(states), getattr(game, name)(old)
+            assert all((one == other).all() for one, other in zip(new, was)), name
+        legal = game.legal(states)
+        legal[:, -1] &= legal.sum(axis=1) == 1  # passes only where nothing else is legal
+        actions = np.argmax(legal * rng.random(legal.shape), axis=1)
+        states, after = game.play(states, actions), game.play(old, actions)
+        assert (states == after).all()
+        live = ~game.terminal(states)[0]
+        states[~live] = game.initial(int((~live).sum()))
+    assert marked > 500
+
+
 def test_names_and_what_is_refused():
     for name in ("go(size=9,komi=7)", "go(size=19,komi=7.5)", "go(size=5,komi=-1,max_plies=60)"):
         assert games.make(name).name == name

@@ -7,7 +7,7 @@ import pytest
 
 from az_mpi import games
 from az_mpi.games import connect4
-from az_mpi.games.base import NOT_DESCRIBED, after, described_planes
+from az_mpi.games.base import NOT_DESCRIBED, after, described_planes, turn_cells
 from az_mpi.games.random_games import random_games
 from az_mpi.plan.check_game import planes_of
 
@@ -161,3 +161,15 @@ def test_planes_of_chess_from_the_movers_side_name_the_mover(moves):
     assert np.argwhere(planes["kings of the player to move"]).tolist() == [[4, 0]]
     assert np.argwhere(planes["kings of the other player"]).tolist() == [[4, 7]]
     assert planes["1 everywhere if the player to move may still castle to the queen's side"].all()
+
+
+@pytest.mark.parametrize("name", NATIVE)
+def test_planes_are_turned_as_the_boards_cells_are_by_any_number_of_threads(name):
+    game = games.make(name)
+    states = positions(game)
+    symmetry = np.arange(len(states)) % len(game.symmetry_cells)
+    expected = turn_cells(game.planes(states), game.symmetry_cells, symmetry)
+    for num_threads, n in ((1, len(states)), (2, len(states)), (3, 1), (2, 7)):
+        found = np.full((n, *game.planes_shape), 7, game.planes_dtype)
+        game.turned_planes(states[:n], symmetry[:n], found, num_threads)
+        assert (found == expected[:n]).all()

@@ -105,7 +105,7 @@ def test_a_batch_smaller_than_its_trainers_is_refused_with_the_numbers(ranks, re
     [
         ("aab", {"a": 0, "b": 0}, []),
         ("ab", {"a": 1, "b": 1}, []),
-        ("aab", {"a": 1, "b": 1}, ["a has 2 ranks and 1 GPU: some share one"]),
+        ("aab", {"a": 1, "b": 1}, ["a has 2 ranks and 1 GPU: some share one; give each a single rank"]),
         (
             "ab",
             {"a": 4, "b": 4},

@@ -2,6 +2,8 @@
 
 import http.client
 import json
+import socket
+import struct
 import threading
 import time
 
@@ -250,6 +252,35 @@ def test_requests_of_nonsense_are_refused(server):
     assert call(server, "POST", "/other", "{}", X_Token=server.token)[0] == 400
     assert call(server, "GET", "/other")[0] == 404
     assert call(server, "GET", "/state?version=x", X_Token=server.token)[0] == 200
+
+
+def test_strangers_who_connect_and_say_nothing_or_half_a_request_do_not_keep_the_user_out(server, capfd):
+    strangers = []
+    for k in range(3 * web_server.CONNECTIONS_MAX):
+        strangers.append(socket.create_connection(server.server_address[:2]))
+        strangers[-1].sendall((b"", b"GET /state?ver", b"POST /ask HTTP/1.1\r\nContent-Length: 9\r\n\r\n")[k % 3])
+        if k % 2:  # it breaks off: the server gets an error, not an end
+            strangers[-1].setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            strangers.pop().close()
+    assert call(server, "GET", "/state?version=0", X_Token=server.token)[0] == 200
+    assert sum(thread.name.startswith("Thread-") for thread in threading.enumerate()) <= web_server.CONNECTIONS_MAX + 8
+    for one in strangers:
+        one.close()
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_connection_that_has_shown_the_token_stays_while_strangers_come(server):
+    user = http.client.HTTPConnection(*server.server_address[:2], timeout=30)
+    strangers = []
+    for _ in range(3):
+        user.request("GET", "/state?version=0", None, {"X-Token": server.token})
+        assert user.getresponse().read()
+        user.auto_open = False  # from now on only the connection that is there
+        for _ in range(web_server.CONNECTIONS_MAX):
+            strangers.append(socket.create_connection(server.server_address[:2]))
+    user.close()
+    for one in strangers:
+        one.close()
 
 
 def test_the_page_shows_games_and_checkpoints_of_a_run(tmp_path):

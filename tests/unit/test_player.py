@@ -10,7 +10,7 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network.evaluators import Evaluator, UniformEvaluator
 from az_mpi.search.puct import Search
-from az_mpi.selfplay.player import Player, games_at_once
+from az_mpi.selfplay.player import Player
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 QUICK = {"simulations": 15, "temperature_plies": 4}
@@ -191,13 +191,10 @@ def test_rank_is_written_down():
 # batches in the background and threads
 
 
-def test_without_a_number_a_gpu_gets_its_share_of_an_iteration():
-    """Of 512 games by default, 256 to 2048."""
-    assert len(make_player(parallel_games=0).live) == 256
-    on_gpu = {ranks: make_player(parallel_games=0, num_groups=2, num_ranks=ranks) for ranks in (1, 8)}
-    assert [len(player.live) for player in on_gpu.values()] == [512, 256]
-    assert [player.batch_max for player in on_gpu.values()] == [256, 128]
-    assert games_at_once(100_000, 2, 8) == 2048
+def test_the_number_of_games_at_once_is_the_configurations_unless_another_is_given():
+    assert [len(make_player(parallel_games=n).live) for n in (0, 8)] == [256, 8]
+    player = make_player(num_games=500, num_groups=3)
+    assert len(player.live) == 500 and player.batch_max == 167
 
 
 class InBackground(Evaluator):

@@ -10,10 +10,15 @@ import numpy as np
 import pytest
 
 from az_mpi import games
+from az_mpi.config import schema as models
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.guard import BrokenRules, guarded
 from az_mpi.games.position_game import PositionGame
 from az_mpi.games.random_games import play_out
+from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.player.restricted_game import restricted
+from az_mpi.search import make_play_search
+from az_mpi.search.reading import root_moves
 
 DOMINEERING = "examples/own_rules.py:Domineering(size=4)"
 bonus = None  # a name of this file that is an attribute of Race too
@@ -105,15 +110,27 @@ def test_attributes_are_constants_of_each_game_and_methods_call_each_other():
 
 
 def test_sizes_that_processes_compiled_apart_work_together(tmp_path):
-    """Their compiled functions are loaded from the cache into one process, where no two may have the same name."""
+    """Their compiled functions are loaded from the cache into one process, where no two may have the same name: that
+    process compiles nothing, and has both at the same time."""
     code = f"""import numpy as np, sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
+from numba.core import event
 from test_position_game import Race, Slow, played
-for length in map(int, sys.argv[1:]):
-    assert played(Race(length)) == played(Slow(length)), length"""
-    for lengths in (["4"], ["9"], ["4", "9"]):
-        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
-        subprocess.run([sys.executable, "-c", code, *lengths], env=environment, check=True)
+with event.install_recorder("numba:compile") as compiled:
+    made = {{length: Race(length) for length in map(int, sys.argv[1:])}}
+    for game in made.values():
+        game.entries
+    for length, game in [*made.items(), *made.items()]:
+        assert played(game) == played(Slow(length)), length
+print(len(compiled.buffer))"""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    found = []
+    for lengths in (["4"], ["9"], ["9", "4"]):
+        command = [sys.executable, "-c", code, *lengths]
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        found.append((int(done.stdout), len(list(tmp_path.rglob("*.nbi")))))
+    (first, one), (second, two), (both, three) = found
+    assert first > second > both == 0 and one < two == three
 
 
 def test_a_copy_of_a_game_has_rules_of_its_own():
@@ -136,6 +153,18 @@ def test_compiled_code_may_not_call_the_rules_where_a_class_has_methods_for_batc
         True,
         False,
     ]
+
+
+def test_a_restricted_game_is_searched_by_its_own_legal_actions_not_by_compiled_ones():
+    game = Race()
+    state = game.play(game.initial(1), np.array([1]))[0]
+    few = restricted(game, state, [2])
+    assert game.has_entries and not few.has_entries
+    assert few.legal(np.stack([state, game.initial(1)[0]])).tolist() == [[False, False, True], [True, True, True]]
+    search = make_play_search(few, UniformEvaluator(few), models.Search(simulations=30), 1)
+    search.reset(np.array([0]), state[None], np.zeros(1, np.uint64))
+    search.run(np.array([0]))
+    assert [move.action for move in root_moves(search, 0)] == [2] and search.trees.visits[0, 0] > 10
 
 
 def test_states_of_another_width_are_refused():

@@ -265,3 +265,28 @@ def test_ranks_and_starts_never_begin_the_same_game():
             assert (record.games["id"] % 2**28 % 3 == rank).all()
             ids += record.games["id"].tolist() + player.ids[player.live].tolist()
     assert len(ids) == len(set(ids))
+
+
+def test_games_begun_before_an_iteration_are_given_up_and_newer_ones_stay():
+    player = make_player(parallel_games=4)
+    player.start(np.array([0, 1]), game_ids(2, 1, [0, 1]), 2)
+    player.start(np.array([2, 3]), game_ids(3, 1, [0, 1]), 3)
+    for _ in range(8):
+        player.step()
+    player.pause()
+    assert player.abandon(2) == 0
+    assert player.abandon(3) == 2 and player.free().tolist() == [0, 1] and player.num_unfinished == 2
+    play_until(player, Others(0, 1), 4, 1, 0, 12, silent)
+    assert {*player.take().games["iteration"]} == {3, 4}
+
+
+def test_games_that_ended_and_wait_are_given_up_too():
+    player = make_player(parallel_games=2)
+    player.allow(0)
+    player.start(np.array([0, 1]), game_ids(0, 1, [0, 1]), 0)
+    while player.live.any():
+        player.step()
+    assert player.num_unfinished == 2 and not len(player.free())
+    assert player.abandon(1) == 2 and player.num_unfinished == 0 and player.free().tolist() == [0, 1]
+    player.allow()
+    assert not len(player.take().games)

@@ -476,3 +476,23 @@ def test_the_report_draws_a_ladder_if_one_was_played(run):
     (run / "ladder.json").write_text(json.dumps({"simulations": 50, "ratings": rows}))
     pictures = [about for name, about in Page(html_report.write(run).read_text()).tags if name == "svg"]
     assert any(about.get("aria-label", "").startswith(title) for about in pictures)
+
+
+class Looked(dict):
+    """A record that counts how often it is looked through."""
+
+    times = 0
+
+    def __iter__(self):
+        Looked.times += 1
+        return super().__iter__()
+
+
+def test_shares_of_waiting_look_at_each_of_many_records_once():
+    found = {}
+    for n in (10, 1000):
+        Looked.times = 0
+        records = [Looked(iteration=k, play_s=2.0, play_idle_s=0.5) for k in range(n)]
+        assert run_data.RunData(Path(), {}, [], records, [], [], {}, {}).idle_shares("idle") == [0.25] * n
+        found[n] = Looked.times
+    assert found == {10: 10, 1000: 1000}

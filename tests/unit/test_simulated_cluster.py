@@ -41,7 +41,7 @@ def rank(cluster, **changes):
     return cluster.Rank(**values | changes)
 
 
-GIVEN = argparse.Namespace(message_s=0.0, jitter=0.0, sum_steps=1, known=4)
+GIVEN = argparse.Namespace(message_s=0.0, jitter=0.0, sum_steps=1, known=4, ranks_per_writer=64)
 
 
 @pytest.mark.parametrize("num_ranks", [1, 8, 64])
@@ -61,8 +61,8 @@ def test_a_longer_sum_makes_a_longer_tail_and_a_wider_world_no_longer_play(clust
 
 
 def test_what_each_rank_costs_grows_with_the_ranks_and_messages_with_their_logarithm(cluster):
-    costs = cluster.Costs(item_s=1e-5, part_s=2e-5, beat_s=1e-4, row_s=1e-5, game_s=1e-4)
-    given = argparse.Namespace(message_s=1e-3, jitter=0.0, sum_steps=1)
+    costs = cluster.Costs(item_s=1e-5, part_s=2e-5, beat_s=1e-4, row_s=1e-5, game_s=1e-4, game_bytes=500.0)
+    given = argparse.Namespace(message_s=1e-3, jitter=0.0, sum_steps=1, ranks_per_writer=64)
     small, large = (
         cluster.own_cores(rank(cluster, games=8.0), costs, n, given, np.random.default_rng(1)) for n in (16, 64)
     )
@@ -71,6 +71,12 @@ def test_what_each_rank_costs_grows_with_the_ranks_and_messages_with_their_logar
     assert large["rest_s"] == pytest.approx(cluster.COLLECTS * (hops + each))
     assert large["beats_busy"] == pytest.approx(4 * small["beats_busy"]) == pytest.approx(64 * 1e-4)
     assert large["segments_busy"] == pytest.approx(64 * 8 * 1e-4 / large["iteration_s"])
+    assert large["written_mb_per_s"] == pytest.approx(64 * 8 * 500e-6 / large["iteration_s"])
+
+
+@pytest.mark.parametrize("num_ranks, busiest", [(1, 1), (64, 64), (127, 127), (128, 64), (1000, 104), (4096, 64)])
+def test_the_busiest_writer_has_fewer_than_two_groups(cluster, num_ranks, busiest):
+    assert cluster.ranks_of_writer(num_ranks, GIVEN) == busiest
 
 
 def test_the_model_is_within_10_percent_of_real_jobs_of_1_to_16_ranks(cluster):

@@ -4,8 +4,8 @@ from itertools import permutations
 
 import numpy as np
 import pytest
-from solved import shortest_tour, solve_pig
 from kinds import Pig
+from solved import shortest_tour, solve_pig
 
 from az_mpi import games
 from az_mpi.games import chance

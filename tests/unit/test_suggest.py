@@ -109,10 +109,10 @@ def test_the_search_tries_every_move_and_the_opening_is_a_fifth_of_a_random_game
 
 def test_gpus_get_large_batches():
     data = sizing.first("connect4", FEW, (3, 32), 4, on_gpus=True)
-    assert data["selfplay"]["num_games"] == 8192 and data["train"]["batch_size"] == 1024
+    assert data["selfplay"]["num_games"] == 4 * 8192 and data["train"]["batch_size"] == 1024
     for num_games in (200, 20_000):
         config = sizing.at_once(data | {"selfplay": {"num_games": num_games, "parallel_games": 0}}, 4)
-        assert config["selfplay"]["parallel_games"] == 0  # the default, which is at least 256 on a GPU
+        assert config["selfplay"]["parallel_games"] == 0  # measured at the start of the run
 
 
 def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_rollouts():
@@ -176,8 +176,8 @@ def test_the_root_value_counts_more_in_short_games_alone(length, share):
 @pytest.mark.parametrize(
     "given, words",
     [
-        ({"np": 2}, "mpirun -np 2 -H localhost:2 python run_dist.py"),
-        ({"hosts": "localhost:3"}, "mpirun -np 3 -H localhost:3 python run_dist.py"),
+        ({"np": 2}, "mpirun -np 2 -H localhost:2 --bind-to none python run_dist.py"),
+        ({"hosts": "localhost:3"}, "mpirun -np 3 -H localhost:3 --bind-to none python run_dist.py"),
         (
             {"hosts": "192.0.2.1:2,192.0.2.2:2", "np": 3},
             "python -m az_mpi launch --np 3 --hosts 192.0.2.1:2,192.0.2.2:2 --",
@@ -190,6 +190,13 @@ def test_one_machine_is_started_by_mpirun_and_others_by_launch(monkeypatch, give
     options = Namespace(**{"np": None, "hosts": None, "hostfile": None, "no_check": False} | given)
     chosen, num_ranks = hosts.choose(hosts.listed(options), np=options.np)
     assert " ".join(suggest._start(options, chosen, num_ranks)) == words
+
+
+def test_the_explanation_notes_gpus_that_ranks_share():
+    config, measured = suggested(0.2)
+    found = {"figures": measured, "tried": [((3, 32), measured, 500.0, "")], "notes": ["node1 has 2 ranks and 1 GPU"]}
+    lines = suggest.explained(found, config, trial.predict(config, measured | {"weights": [1.0, 1.0]}), 0.2)
+    assert "note: node1 has 2 ranks and 1 GPU" in lines
 
 
 @pytest.mark.process
@@ -215,5 +222,8 @@ def test_a_users_own_game_gets_a_configuration_that_run_dist_takes(tmp_path):
     config = configuration.load(tmp_path / "a.json")
     assert json.loads((tmp_path / "a.json").read_text()) == told["config"] and "own_game.py" in config.game
     assert trial.predict(config, told["figures"])["hours"] <= 0.01
-    assert told["next"] == f"mpirun -np 1 python run_dist.py --config_file {tmp_path}/a.json --logdir runs/a"
+    assert (
+        told["next"]
+        == f"mpirun -np 1 --bind-to none python run_dist.py --config_file {tmp_path}/a.json --logdir runs/a"
+    )
     assert told["prediction"]["games_per_s"] > 0 and len(told["tried"]) >= 1

@@ -3,22 +3,21 @@
 The built-in engines of the registry are functions here. They refuse what this rank cannot do.
 """
 
-import time
+from functools import partial
 
 import torch
 
 from az_mpi.core.problems import NotHere, Refusal
 from az_mpi.core.registry import ENGINES
 from az_mpi.games.base import Game
-from az_mpi.network.engines import int8, openvino_engine
+from az_mpi.network.engines import int8, openvino_engine, timing
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine, has_bf16
 
 CONFIGURED = "as configured"
 AS_SET = f" ({CONFIGURED})"
-NUM_TIMED, TIMED_S, TURNS = 32, 0.1, (3, 20)  # positions a turn; seconds of all turns; turns, at least and at most
-INT8_GAIN_MIN = 1.1  # of speed, for "auto" to choose int8: it takes new weights later and is less exact
+NUM_TIMED = 32  # positions a turn
 
 
 def make(
@@ -73,23 +72,16 @@ def with_openvino(
         planes = int8.random_bits(game)
         in_int8 = Int8Engine(network, game, threads, rest, planes)
         gain = _gain(in_int8, engine, planes[:NUM_TIMED])
-        if gain >= INT8_GAIN_MIN:
+        if gain >= timing.GAIN_MIN:  # int8 takes new weights later and is less exact
             return _chosen(in_int8, "int8", f" ({gain:.1f} times as fast as {rest} here)", reason)
         why += " (int8 is no faster here)"
     return _chosen(engine, rest, why, reason)
 
 
 def _gain(engine, other, planes):
-    """Return how many times as fast as the other an engine is: by the shortest of its turns, without the first one."""
-    begun = time.perf_counter()
-    taken = {engine: [], other: []}
-    least, most = TURNS
-    while len(taken[other]) < least or len(taken[other]) < most and time.perf_counter() - begun < TIMED_S:
-        for each in taken:
-            start = time.perf_counter()
-            each.evaluate(planes)
-            taken[each].append(time.perf_counter() - start)
-    return min(taken[other][1:]) / min(taken[engine][1:])
+    """Return how many times as fast as the other an engine is."""
+    taken, other_taken = timing.shortest(*(partial(each.evaluate, planes) for each in (engine, other)))
+    return other_taken / taken
 
 
 def with_torch(

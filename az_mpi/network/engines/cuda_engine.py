@@ -1,24 +1,20 @@
-"""Inference with PyTorch on a GPU, bf16 or fp32: one CUDA graph per batch size, pinned buffers, two batches at once."""
+"""Inference with PyTorch on a GPU, bf16 or fp32: one CUDA graph for each size of a batch."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 
 from az_mpi.games.base import Game
 from az_mpi.liveness import watchdog
-from az_mpi.network.engines.engine import Engine, load_weights, pieces, played
+from az_mpi.network.engines.engine import load_weights, played
 from az_mpi.network.engines.fused import fused
+from az_mpi.network.engines.queued_engine import LARGEST, Lane, QueuedEngine, queued_size
 from az_mpi.network.engines.torch_engine import DTYPES
 
-LARGEST = 4096  # positions in one graph
-SMALLEST, DOUBLED_TO, STEP = 64, 512, 256  # sizes of graphs: powers of two, then multiples of STEP
 
-
-class CudaEngine(Engine):
+class CudaEngine(QueuedEngine):
     """PyTorch on one GPU. All work is queued on one stream, so the graphs can share their working memory."""
-
-    in_background = True
 
     def __init__(self, network: torch.nn.Module, game: Game, device: torch.device, precision: str):
         self.device = torch.device(device)
@@ -32,20 +28,19 @@ class CudaEngine(Engine):
         with torch.inference_mode(), torch.cuda.device(self.device), torch.cuda.stream(self._stream):
             two = torch.zeros((2, *game.planes_shape), dtype=self._dtype, device=self.device)
             two = two.contiguous(memory_format=torch.channels_last)
-            self._shapes = {name: output.shape[1:] for name, output in self._network(two).items()}  # of one position
+            shapes = {name: output.shape[1:] for name, output in self._network(two).items()}
             # torch does not make these operations of cuDNN deterministic, and AMD's GPUs lack them.
             whole = torch.are_deterministic_algorithms_enabled() or torch.version.hip
             self._computed = self._network if whole else fused(self._network, two)
         self._graphs = {}
         self._pool = torch.cuda.graph_pool_handle()
-        self._lanes = [_Lane(), _Lane()]
-        self._turn = 0
+        super().__init__(game, shapes, pinned=True)
 
     @torch.inference_mode()
     def prepare(self, largest: int) -> None:
         # A capture waits for the whole device and empties torch's cache of memory: better now than in play.
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            for size in sorted({graph_size(n) for n in range(1, min(largest, LARGEST) + 1)}):
+            for size in sorted({queued_size(n) for n in range(1, min(largest, LARGEST) + 1)}):
                 self._graph(size)
 
     @torch.inference_mode()
@@ -57,29 +52,27 @@ class CudaEngine(Engine):
         with watchdog.brief():
             self._stream.synchronize()
 
+    def room(self, num: int) -> np.ndarray:
+        with torch.cuda.device(self.device):  # page-locked memory belongs to a device's context
+            return super().room(num)
+
     @torch.inference_mode()
-    def begin(self, planes: np.ndarray) -> Callable[[], dict[str, np.ndarray]]:
-        n = len(planes)
-        lane = self._lanes[self._turn]
-        self._turn = 1 - self._turn
+    def _queue(self, lane: Lane, cuts: Iterator[tuple[slice, int]]) -> Callable[[], None]:
+        done = torch.cuda.Event()
         with torch.cuda.device(self.device), torch.cuda.stream(self._stream):
-            lane.reserve(-(-n // LARGEST) * LARGEST, self._planes_shape, self._planes_dtype, self._shapes)
-            lane.planes[:n] = torch.from_numpy(planes)
-            for start, end, _ in pieces(n, LARGEST, SMALLEST):
-                graph = self._graph(graph_size(end - start))
-                at = slice(start, start + len(graph.planes))
-                graph.planes.copy_(lane.planes[at], non_blocking=True)
+            for rows, size in cuts:
+                graph = self._graph(size)
+                graph.planes.copy_(lane.planes[rows], non_blocking=True)
                 graph.graph.replay()
                 for name, output in graph.outputs.items():
-                    lane.outputs[name][at].copy_(output, non_blocking=True)
-            lane.done.record(self._stream)
+                    lane.outputs[name][rows].copy_(output, non_blocking=True)
+            done.record(self._stream)
 
-        def complete():
+        def wait():
             with watchdog.brief():
-                lane.done.synchronize()
-            return {name: output[:n].numpy().copy() for name, output in lane.outputs.items()}
+                done.synchronize()
 
-        return complete
+        return wait
 
     def _graph(self, size):
         if size not in self._graphs:
@@ -89,13 +82,6 @@ class CudaEngine(Engine):
         return self._graphs[size]
 
 
-def graph_size(n: int) -> int:
-    """Return the size of the graph for n positions, 1 to LARGEST."""
-    if n <= DOUBLED_TO:
-        return max(SMALLEST, 1 << (n - 1).bit_length())
-    return -(-n // STEP) * STEP
-
-
 def _convolutions():
     """Return a context in which cuDNN times its kernels and takes the fastest, except in a deterministic run, and in
     which fp32 is not TF32, as torch has it by default."""
@@ -103,20 +89,6 @@ def _convolutions():
     return torch.backends.cudnn.flags(
         enabled=True, benchmark=not deterministic, deterministic=deterministic, allow_tf32=False
     )
-
-
-class _Lane:
-    """Page-locked buffers of one batch, which the GPU reads and writes while the CPU does other work."""
-
-    def __init__(self) -> None:
-        self.planes: torch.Tensor | None = None
-        self.done = torch.cuda.Event()
-
-    def reserve(self, n, planes_shape, planes_dtype, shapes):
-        """Make room for n positions, whose outputs have these shapes. The buffers must not be in use."""
-        if self.planes is None or len(self.planes) < n:
-            self.planes = torch.zeros((n, *planes_shape), dtype=planes_dtype, pin_memory=True)
-            self.outputs = {name: torch.empty((n, *shape), pin_memory=True) for name, shape in shapes.items()}
 
 
 class _Graph:

@@ -41,7 +41,7 @@ class Engine:
 
     def room(self, num: int) -> np.ndarray | None:
         """Return the array, [num, C, H, W], from which the next `begin` reads planes without a copy: it is to be filled
-        and given to it. None: the engine has no such array."""
+        and given to it. No batch under way uses it. None: the engine has no such array."""
         return None
 
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
@@ -49,8 +49,8 @@ class Engine:
         return self.begin(planes)()
 
     def begin(self, planes: np.ndarray) -> Callable[[], dict[str, np.ndarray]]:
-        """Begin to evaluate planes; return a function that waits for the result and returns it. Batches are
-        completed in the order in which they were begun; at most two are under way."""
+        """Begin to evaluate planes; return a function that waits for the result and returns it, to be called once.
+        Batches are completed in the order in which they were begun; several may be under way."""
         result = self.evaluate(planes)
         return lambda: result
 

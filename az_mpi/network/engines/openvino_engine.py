@@ -5,6 +5,9 @@ of weights this graph is made into an OpenVINO model, with the weights as consta
 10 blocks of 128 channels; OpenVINO's own conversion of a traced network takes 2 to 4 s.
 """
 
+import functools
+from typing import Any
+
 import numpy as np
 import torch
 from torch import fx
@@ -48,9 +51,9 @@ class OpenVinoEngine(Engine):
         }
         self._piece = PIECE * threads
         self._step = STEP * threads
-        self._planes = np.zeros((self._piece, *game.planes_shape), game.planes_dtype)
-        sizes = range(self._step, self._piece + 1, self._step)
-        self._inputs = {size: openvino.Tensor(self._planes[:size], shared_memory=True) for size in sizes}
+        self._tensor = functools.partial(openvino.Tensor, shared_memory=True)
+        self._planes = np.zeros((0, *game.planes_shape), game.planes_dtype)
+        self._filled: np.ndarray | None = None  # what `room` returned last
         self._graph = fx.Tracer().trace(played(network))
         self._names = list(next(iter(reversed(self._graph.nodes))).args[0])  # of the outputs
         self.load(network)
@@ -62,11 +65,26 @@ class OpenVinoEngine(Engine):
         model = _model(self._graph, network, self._game, ranges)
         self._request = self._core.compile_model(model, "CPU", self._options).create_infer_request()
 
+    def room(self, num: int) -> np.ndarray:
+        if num > len(self._planes):
+            whole = -(-num // self._piece) * self._piece, *self._planes.shape[1:]
+            self._planes = np.zeros(whole, self._planes.dtype)
+            self._inputs: dict[tuple[int, int], Any] = {}
+        self._filled = self._planes[:num]
+        return self._filled
+
+    def _input(self, start, size):
+        """Return these rows of `_planes` as a tensor of OpenVINO."""
+        if (start, size) not in self._inputs:
+            self._inputs[start, size] = self._tensor(self._planes[start : start + size])
+        return self._inputs[start, size]
+
     def evaluate(self, planes: np.ndarray) -> dict[str, np.ndarray]:
+        if planes is not self._filled:
+            self.room(len(planes))[:] = planes
         parts = []
         for start, end, size in pieces(len(planes), self._piece, self._step):
-            self._planes[: end - start] = planes[start:end]
-            self._request.set_input_tensor(self._inputs[size])
+            self._request.set_input_tensor(self._input(start, size))
             self._request.infer()
             outputs = [self._request.get_output_tensor(k).data[: end - start].copy() for k in range(len(self._names))]
             parts.append(dict(zip(self._names, outputs)))

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 
 from az_mpi.core.problems import Refusal
-from az_mpi.mpi.placement import gpu_of
+from az_mpi.mpi.placement import board_of
 from az_mpi.mpi.world import World
 from az_mpi.train.backends.ddp_backend import DdpBackend
 from az_mpi.train.backends.horovod_backend import MIXED, HorovodBackend
@@ -42,7 +42,7 @@ class Backend(Protocol):
         ...
 
 
-# Each is made from the world of the trainers and the UUID of each one's GPU, None for a CPU.
+# Each is made from the world of the trainers and the name of each one's board, None for a CPU.
 KINDS: dict[str, Callable[[World, Sequence[str | None]], Backend]] = {"horovod": HorovodBackend, "ddp": DdpBackend}
 
 
@@ -58,7 +58,7 @@ def make(name: str, world: World, trainers: World | None, device: str) -> Backen
     for kind in KINDS if name == "auto" else (name,):
         backend: Backend | None = None
         if trainers:
-            gpus = trainers.collect(gpu_of(device))
+            gpus = trainers.collect(board_of(device, world.host))
             backend = LocalBackend(trainers) if trainers.size == 1 else KINDS[kind](trainers, gpus)
         found = world.collect(backend and backend.problem)
         ranks = [rank for rank, problem in enumerate(found) if problem]

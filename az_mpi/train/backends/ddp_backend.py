@@ -9,6 +9,7 @@ that interrupted only some ranks the counts differ, and the ranks would never fi
 
 import atexit
 import os
+import socket
 import threading
 import time
 import traceback
@@ -38,7 +39,7 @@ SUM_POLL_S = 5e-5  # the same during a sum by NCCL, which training waits for
 class DdpBackend:
     """torch.distributed: a `Backend`, whose constructor is collective too. Its `problem` is the same on every rank.
 
-    gpus: the UUID of each rank's GPU, None for a CPU; () if all train on CPUs.
+    gpus: the name of each rank's board (`placement.board_of`), None for a CPU; () if all train on CPUs.
     """
 
     def __init__(self, world: World, gpus: Sequence[str | None] = ()):
@@ -104,7 +105,7 @@ class DdpBackend:
 
     def _start(self):
         self.close()  # this rank's old group, if only another rank's has failed
-        server = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if self.world.is_root else None
+        server = listen(self._address) if self.world.is_root else None
         port = self.world.share(server and server.port)
         # Otherwise gloo takes the address of this host's name, which may be a loopback address.
         os.environ[tcp_address.INTERFACES] = self._interface
@@ -134,6 +135,13 @@ class DdpBackend:
             if is_lost(self.world.comm):
                 raise PeerLost("a rank died while the process group was made")
         return made.result()
+
+
+def listen(address: str) -> dist.TCPStore:
+    """Return the store in which the ranks meet, at one address of this host: torch would listen at all of them."""
+    server = socket.create_server((address, 0), backlog=4096)
+    port = server.getsockname()[1]
+    return dist.TCPStore(address, port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach())
 
 
 def connect(address: str, port: int) -> dist.TCPStore:

@@ -4,31 +4,40 @@ A host's name is no help: /etc/hosts often maps it to 127.0.1.1. Some of a host'
 bridges, cannot be reached from other hosts. So the ranks try root's addresses and use the first that all of them reach.
 """
 
+import hmac
 import os
+import secrets
+import selectors
 import socket
+import time
 
 import psutil
 
 from az_mpi.mpi.world import World
 
-PROBE_S = 2.0  # timeout for an address whose packets a firewall drops
+PROBE_S = 2.0  # timeout for an address whose packets a firewall drops, and for all connections of strangers together
+CALL_BYTES = 64  # a call is shorter
 INTERFACES = "GLOO_SOCKET_IFNAME"  # names, separated by commas
 CHOSEN = os.environ.get(INTERFACES, "")  # by the user
 
 
 def meeting_address(world: World) -> str | None:
-    """Return an IPv4 address of root that every rank reaches, or None. Collective over world."""
+    """Return an IPv4 address of root that every rank reaches, or None. Collective over world.
+
+    Root listens at all its addresses meanwhile. A call of a rank begins with a secret that MPI has brought it."""
     server = socket.create_server(("", 0), backlog=4096) if world.is_root else None
-    mine = [server.getsockname()[1], _addresses(len(set(world.hosts)) == 1)] if world.is_root else None
-    port, addresses = world.share(mine)
+    mine = None
+    if server:
+        mine = [server.getsockname()[1], _addresses(len(set(world.hosts)) == 1), secrets.token_hex(16)]
+    port, addresses, secret = world.share(mine)
     if world.local_rank == 0:  # one rank per host tries
         for index, address in enumerate(addresses):
-            _call(address, port, f"{world.rank} {index}")
+            _call(address, port, f"{secret} {world.rank} {index}")
     world.barrier()
     chosen = None
-    if world.is_root:
+    if server:
         with server:
-            calls = _calls(server)
+            calls = _calls(server, secret)
         hosts = {world.hosts.index(host) for host in world.hosts}
         reached = ({rank for rank, k in calls if k == index} for index in range(len(addresses)))
         chosen = next((address for address, ranks in zip(addresses, reached) if ranks >= hosts), None)
@@ -67,19 +76,39 @@ def _call(address, port, text):
         pass
 
 
-def _calls(server):
-    """Return (rank, index of the address) of every call. The callers have sent everything and hung up."""
-    calls = []
-    server.setblocking(False)
-    while True:
-        try:
-            connection, _ = server.accept()
-        except BlockingIOError:
-            return calls
-        with connection:
-            connection.settimeout(PROBE_S)
+def _calls(server, secret):
+    """Return (rank, index of the address) of every call. The callers have sent everything and hung up; strangers may
+    have connected too, and say nothing or something else."""
+    until, said = time.monotonic() + PROBE_S, {}
+    with selectors.DefaultSelector() as selector:
+        server.setblocking(False)
+        while time.monotonic() < until:
             try:
-                rank, index = connection.recv(64).split()
-                calls.append((int(rank), int(index)))
-            except (OSError, ValueError):  # not a call of a rank
-                pass
+                connection, _ = server.accept()
+            except OSError:  # no more of them; or one that has gone, or no file is left for one
+                break
+            connection.setblocking(False)
+            said[connection] = b""
+            selector.register(connection, selectors.EVENT_READ)
+        while selector.get_map() and (left_s := until - time.monotonic()) > 0:
+            for key, _ in selector.select(left_s):
+                part = _received(key.fileobj)
+                said[key.fileobj] += part
+                if not part or len(said[key.fileobj]) > CALL_BYTES:
+                    selector.unregister(key.fileobj)
+    for connection in said:
+        connection.close()
+    words = [text.split() for text in said.values()]
+    return [(int(rank), int(index)) for key, rank, index in (w for w in words if _is_call(w, secret))]
+
+
+def _received(connection):
+    """Return what has arrived at a connection; b"" at its end."""
+    try:
+        return connection.recv(CALL_BYTES)
+    except OSError:
+        return b""
+
+
+def _is_call(words, secret):
+    return len(words) == 3 and hmac.compare_digest(words[0], secret.encode())

@@ -184,9 +184,9 @@ def note_given(function):
         try:
             result = function(run, *arguments)
         except Stopped:
-            note("given", ids=given, root=run.world.is_root)
+            note("given", ids=given, writer=run.writers.is_one)
             raise
-        note("given", ids=given, root=run.world.is_root)
+        note("given", ids=given, writer=run.writers.is_one)
         return result
 
     return call

@@ -40,14 +40,16 @@ if memory is not None:
     world.barrier()
 
 # One rank evaluates a position for all; in a deterministic run each rank does. By their own timings they would not have
-# one precision: never int8 on the first rank, always on the others.
-engines.INT8_GAIN_MIN = 0.0 if world.rank else 1e9
+# one precision, nor one number of games at once: never int8 on the first rank and the least number, the others always
+# int8 and the largest number.
+engines.timing.GAIN_MIN = 0.0 if world.rank else 1e9
 for deterministic in (False, True):
     settings = {"game": "tictactoe", "network": {"blocks": 1, "channels": 8}}
-    settings["selfplay"] = {"deterministic": deterministic}
+    settings["selfplay"] = {"deterministic": deterministic, "num_games": 1024 * world.size}
     folder = world.share(tempfile.mkdtemp() if world.is_root else None)
     run = assemble(configuration.validate(settings, "test"), world, Path(folder))
     assert len(set(world.collect(run.playing.engine.precision))) == 1
+    assert world.collect(len(run.playing.player.live)) == [256] * world.size
     evaluate, states = run.playing.evaluate, run.setup.game.initial(1)
     for rank in range(world.size):
         if rank == world.rank:

@@ -1,0 +1,136 @@
+"""The compiled loop stays inside of its arrays: with Numba's bounds checks on it plays the games that it plays without
+them, and the rules of a user's game that leave theirs are stopped."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import make_config, play_games
+from test_position_game import Race
+
+from az_mpi import games
+from az_mpi.core.problems import OwnCodeError
+from az_mpi.games.guard import guarded
+from az_mpi.network.cache import CachedEvaluator
+from az_mpi.network.engines.engine import Engine
+from az_mpi.search import batches, tree
+from az_mpi.selfplay.player import Player
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+CHECKED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_bounds import games_of, is_checked
+assert is_checked()
+print("games", games_of(sys.argv[2]))
+"""
+
+
+class Whole(Engine):
+    """Its answers look random, and depend on the position alone."""
+
+    def __init__(self, game):
+        self._factors = np.random.default_rng(0).integers(10**6, size=(int(np.prod(game.planes_shape)), 32))
+        self._num_actions = game.num_actions
+
+    def evaluate(self, planes):
+        numbers = planes.reshape(len(planes), -1).astype(np.int64) @ self._factors % 1999 / np.float32(999) - 1
+        return {
+            "policy": 2 * numbers[:, : self._num_actions].astype(np.float32),
+            "value": numbers[:, 31].astype(np.float32),
+        }
+
+
+def is_checked():
+    """Return whether kernels of this process refuse a tree that does not exist."""
+    trees = tree.allocate(games.make("tictactoe"), 1, 2)
+    try:
+        tree.child_of_root(trees, 5, 0)
+    except IndexError:
+        return True
+    return False
+
+
+def games_of(algorithm):
+    """Return a hash of games by the compiled loop: over three threads, with a cache for a few positions and one for
+    many, fast searches, trees that are kept, a short search that is proven before its end."""
+    found = []
+    for name, simulations, num_bytes in (("connect4", 20, 2000), ("connect4", 20, 2**20), ("tictactoe", 60, 2000)):
+        game = games.make(name)
+        search = {"algorithm": algorithm, "simulations": simulations, "full_share": 0.5, "fast_simulations": 5}
+        config = make_config(name, search=search, selfplay={"parallel_games": 7})
+        player = Player(config, game, CachedEvaluator(game, Whole(game), num_bytes), 0, threads=3)
+        assert all(isinstance(batch, batches.CompiledBatch) for _, batch in player._groups)
+        record = play_games(player, range(15))
+        found += [record.games, record.positions, record.policies]
+        assert player.search.trees.exact.any()
+    return hashlib.sha256(b"".join(part.tobytes() for part in found)).hexdigest()
+
+
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+def test_the_loop_plays_the_same_games_with_bounds_checks(algorithm):
+    """Its code with checks is kept beside the other code, whose name says from which sources it was compiled."""
+    folder = Path(os.environ["NUMBA_CACHE_DIR"]) / "checked"
+    environment = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(folder)}
+    command = [sys.executable, "-c", CHECKED, str(Path(__file__).parent), algorithm]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not is_checked() and done.stdout == f"games {games_of(algorithm)}\n"
+
+
+class Wild(Race):
+    """A game of which one function leaves its arrays once a runner is on field 4."""
+
+    def __init__(self, wild):
+        super().__init__()
+        self.wild = wild
+
+    def far(self, state, which):
+        return 5000 * (which == self.wild and max(state[0], state[1]) >= 4)
+
+    def apply(self, state, action):
+        player = state[2]
+        state[player + self.far(state, 1)] += action + 1
+        state[2] = 1 - player
+
+    def legal_actions(self, state, legal):
+        for action in range(self.num_actions):
+            legal[action + self.far(state, 2)] = True
+
+    def result(self, state):
+        over = state[1 - state[2] + self.far(state, 3)] >= self.length
+        return over, -1.0 if over else 0.0
+
+    def current_player(self, state):
+        return state[2 + self.far(state, 4)]
+
+    def observe(self, state, planes):
+        planes[0, self.far(state, 5), 0] = state[state[2]]
+
+    def canonical(self, state):
+        return np.uint64(state[self.far(state, 6)] + 100 * state[1] + 10000 * state[2]), 0
+
+
+METHODS = {1: "play", 2: "legal", 3: "terminal", 4: "to_play", 5: "planes", 6: "canonical_key"}
+
+
+@pytest.mark.parametrize("wild", [*METHODS])
+def test_self_play_of_rules_that_leave_their_arrays_stops_with_one_block(wild):
+    game = guarded(Wild(wild))
+    assert game.has_entries
+    config = make_config("tictactoe", search={"simulations": 20}, selfplay={"parallel_games": 3})
+    player = Player(config, game, CachedEvaluator(game, Whole(game), 10_000), 0, threads=2)
+    player.start(np.arange(3), np.arange(3, dtype=np.uint64), 0)
+    with pytest.raises(OwnCodeError) as raised:
+        for _ in range(500):
+            player.step()
+    lines = str(raised.value).splitlines()
+    assert f"race(length=10): {METHODS[wild]} raises an error" in lines[0]
+    assert Path(__file__).name in str(raised.value) and "IndexError" in str(raised.value)
+    assert all(line.startswith("  ") for line in lines[1:]) and "Traceback" not in str(raised.value)
