@@ -63,7 +63,7 @@ class Loading:
         """Return a session on a board of another size. Raises ValueError if the network cannot play there."""
         from az_mpi.play.options import open_session
 
-        return open_session(self._given, untruncated=True, threads=self._threads, size=(columns, rows))[0]
+        return open_session(self._given, True, self._threads, self._what, (columns, rows))[0]
 
     def _load(self):
         try:

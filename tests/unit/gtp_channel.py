@@ -56,7 +56,8 @@ class LoadingChannel:
     """An engine that loads a network as the program does, and another one for a board of another size."""
 
     def __init__(self, run):
-        loading = Loading(argparse.Namespace(run=Path(run), checkpoint="newest", simulations=16, seconds=0.0))
+        given = argparse.Namespace(run=Path(run), checkpoint="newest", simulations=16, seconds=0.0)
+        loading = Loading(given, "the Go Text Protocol")
         read, self.write_end = os.pipe()
         self.said = []
         serving = Serving(loading.session, Limit(simulations=16), Lines(read), at_size=loading.at_size)

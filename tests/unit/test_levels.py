@@ -25,10 +25,10 @@ def test_a_lower_level_draws_the_best_move_less_often():
     session.think(Limit(simulations=100))
     rng, shares = random.Random(1), []
     assert session.line([session.best()]) == ["4"]  # it wins at once
-    for level in (1, 7, 9, 10):
+    for level in (1, 6, 9, 10):
         drawn = [levels.choose(session, level, rng) for _ in range(300)]
         shares.append(drawn.count(session.best()) / 300)
-    assert shares == sorted(shares) and shares[0] < 0.4 < shares[1] < 0.8 < shares[2] and shares[3] == 1
+    assert shares == sorted(shares) and shares[0] < 0.4 < shares[1] < 0.7 < shares[2] and shares[3] == 1
 
 
 @pytest.mark.parametrize("high, low", [(10, 1)])

@@ -196,6 +196,41 @@ def test_compiled_play_outs_end_as_often_in_each_result_as_those_in_batches(name
     assert abs(lengths[0] / lengths[1] - 1) < 0.12
 
 
+class Lot(PositionGame):
+    """One action of many ends the game: the one of a few legal ones that was chosen is the result."""
+
+    name, num_actions, max_plies, planes_shape = "lot", 83, 1, (1, 1, 1)
+    state_size, state_dtype = 2, np.dtype(np.int32)
+    symmetry_cells, symmetry_actions = np.zeros((1, 1), np.int32), np.arange(83, dtype=np.int32)[None]
+
+    def apply(self, state, action):
+        state[0] = action + 1
+        state[1] = 1
+
+    def legal_actions(self, state, legal):
+        for action in (0, 7, 8, 40, 79, 80, 82):
+            legal[action] = True
+
+    def result(self, state):
+        return state[0] > 0, state[0] / 100.0
+
+    def current_player(self, state):
+        return state[1]
+
+    def observe(self, state, planes):
+        planes[0, 0, 0] = state[1]
+
+    def canonical(self, state):
+        return state[0], 0
+
+
+def test_play_outs_draw_each_legal_action_of_many_equally_often():
+    game = Lot()
+    value, plies = play_out(game, game.initial(7000), np.random.default_rng(2))
+    chosen, times = np.unique(np.round(-100 * value).astype(int) - 1, return_counts=True)  # the other one is to move
+    assert plies == 7000 and chosen.tolist() == [0, 7, 8, 40, 79, 80, 82] and abs(times - 1000).max() < 120
+
+
 def test_play_outs_of_rules_that_fail_say_where():
     class Broken(Race):
         def legal_actions(self, state, legal):
