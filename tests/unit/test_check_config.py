@@ -36,7 +36,7 @@ def test_a_configuration_that_a_start_takes_has_no_remark():
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"game": "openspiel:backgammon"}, "backgammon cannot be played"),
+        ({"game": "openspiel:stones_and_gems"}, "stones_and_gems cannot be played"),
         ({"game": "mnk(rows=3)"}, "takes no argument rows"),
         ({"network__heads": ["policy"]}, "network.heads"),
         ({"network__heads": ["policy", "value", "ownership"]}, "does not say who owns its cells"),
@@ -101,6 +101,6 @@ def run(*words):
 def test_the_command_prints_the_configuration_or_one_block():
     done = run("--config_file", "configs/smoke.json")
     assert done.returncode == 0 and Config(**json.loads(done.stdout)).game == "tictactoe"
-    done = run("--config_file", "configs/smoke.json", "--set", "game=openspiel:backgammon")
+    done = run("--config_file", "configs/smoke.json", "--set", "game=openspiel:stones_and_gems")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith('game = "openspiel:backgammon"\n  backgammon cannot be played')
+    assert done.stderr.startswith('game = "openspiel:stones_and_gems"\n  stones_and_gems cannot be played')

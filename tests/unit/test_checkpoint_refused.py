@@ -17,6 +17,7 @@ from az_mpi.mpi.alone import Alone
 from az_mpi.network import resnet
 from az_mpi.run import bad_steps, resume
 from az_mpi.run.run_files import RunFiles
+from az_mpi.run.writers import Writers
 from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Progress
 
@@ -129,6 +130,7 @@ def test_the_number_of_games_lost_under_way_is_logged(tmp_path, monkeypatch, cap
         progress=make(2).progress,
         files=RunFiles(tmp_path, None, 600.0),
         start=2,
+        writers=Writers.make(Alone(), 64),
         report={"say": logger.info},
         how_far=lambda: "2 iterations",
     )

@@ -220,7 +220,7 @@ def test_unknown_name_is_refused_with_those_there_are():
 def test_a_game_that_has_a_board_and_no_drawing_of_its_own_shows_the_board_and_else_the_states_numbers():
     hexagons = Board(np.array([[0, -1], [1, 2], [-1, -2]], np.int8), shape="hex")
     boarded = type("Boarded", (Corridor,), {"show": Game.show, "board": lambda self, state: hexagons})()
-    assert boarded.show(boarded.initial(1)[0]) == "X .\n O #\n  ."
+    assert boarded.show(boarded.initial(1)[0]) == "X .\n O A\n  ."
     bare = type("Bare", (Corridor,), {"show": Game.show})()
     assert bare.show(bare.initial(1)[0]) == "[2 0]"
 

@@ -70,6 +70,7 @@ def test_games_are_kept_where_a_rank_is_lost_in_their_exchange(survives):
         playing={"player": player, "unacknowledged": []},
         world=Lossy(),
         games_iteration=3,
+        writers={"group": Lossy()},
         setup={"config": settings, "game": TICTACTOE, "callbacks": Callbacks([], None, 1, TICTACTOE)},
     )
     with pytest.raises(PeerLost):

@@ -14,6 +14,7 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.guard import BrokenRules, guarded
+from az_mpi.games.position_game import PositionGame
 from az_mpi.games.random_games import play_out
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.player.restricted_game import restricted
