@@ -220,7 +220,6 @@ FORMS = {
     "hex": Form(_hexagons, "xyzX", "opqO", edges=(0, 1)),
     "lines_of_action": _X_AND_O,
     "mnk": _X_AND_O,
-    "morpion_solitaire": Form(_rows, "1", "", empty="0"),
     "othello": Form(_grid, "x", "o", empty="-"),
     "pentago": Form(_grid, "O", "@"),
     "shogi": Form(_fen, CAPITALS, SMALL, kinds=None),

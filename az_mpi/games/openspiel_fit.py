@@ -8,8 +8,8 @@ from az_mpi.core.printing import counted
 from az_mpi.games.base import PLAYERS_MAX
 
 STORED_MAX = np.iinfo(np.int16).max  # a state is made of such numbers
-# Games without an observation tensor, in which the moves so far, in any order, say everything.
-BY_MOVES = ("morpion_solitaire",)
+# Games that end the process in OpenSpiel's own code: {name: how}.
+CRASHES = {"morpion_solitaire": "a copy of its states ends the process in OpenSpiel; the game morpion has these rules"}
 
 
 def misfit(game: Any) -> str | None:
@@ -33,7 +33,9 @@ def misfit(game: Any) -> str | None:
         if (found := getattr(kind, field)) not in values:
             names = " or ".join(value.name for value in values)
             problems.append(f"its {field} is {found.name}, needed is {names}")
-    if not kind.provides_observation_tensor and kind.short_name not in BY_MOVES:
+    if kind.short_name in CRASHES:
+        problems.append(CRASHES[kind.short_name])
+    elif not kind.provides_observation_tensor:
         problems.append("it has no observation tensor for a network")
     if problems:
         return "; ".join(problems)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.games.openspiel_fit import BY_MOVES
 from az_mpi.games.symmetry import dihedral
 
 SYMMETRIES = {"none": 1, "half_turn": 2, "dihedral": 8}
@@ -28,15 +27,6 @@ def observer(game: Any) -> tuple[tuple[int, int, int], Callable[[Any, int], np.n
     from open_spiel.python.observation import make_observation
 
     name = game.get_type().short_name
-    if name in BY_MOVES:
-        num_actions = game.num_distinct_actions()
-
-        def moves(state: Any, player: int) -> np.ndarray:
-            played = np.zeros(num_actions, np.float32)
-            played[state.history()] = 1
-            return played
-
-        return (num_actions, 1, 1), moves
     observation = make_observation(game)
     flat = observation.tensor.reshape(-1)  # a view, into which each call writes
 
