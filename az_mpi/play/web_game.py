@@ -147,6 +147,7 @@ class WebGame(threading.Thread):
             self.session.undo(now - ply)
             while self._by_lot() and self.session.actions:  # to where somebody chose
                 self.session.undo()
+            ply = len(self.session.actions)
         for action in self.line[len(self.session.actions) : ply]:
             self.session.play(action)
         self._through_chance()
