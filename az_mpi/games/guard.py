@@ -188,6 +188,15 @@ class Guard(Game):
             self.__need("planes", finite.all(axis=(1, 2, 3)), states, "finite numbers: planes are not finite", came)
         return planes
 
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+        try:
+            super().turned_planes(states, symmetry, out)
+        except (OwnCodeError, OSError, MemoryError):
+            raise
+        except Exception:  # of compiled rules, which do not call `planes`: that one says what is wrong
+            self.planes(states)
+            raise
+
     def key(self, states: np.ndarray) -> np.ndarray:
         if not len(states):
             return np.empty(0, np.uint64)
