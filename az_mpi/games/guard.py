@@ -188,9 +188,9 @@ class Guard(Game):
             self.__need("planes", finite.all(axis=(1, 2, 3)), states, "finite numbers: planes are not finite", came)
         return planes
 
-    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray) -> None:
+    def turned_planes(self, states: np.ndarray, symmetry: np.ndarray, out: np.ndarray, num_threads: int = 1) -> None:
         try:
-            super().turned_planes(states, symmetry, out)
+            super().turned_planes(states, symmetry, out, num_threads)
         except (OwnCodeError, OSError, MemoryError):
             raise
         except Exception:  # of compiled rules, which do not call `planes`: that one says what is wrong
