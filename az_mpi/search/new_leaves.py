@@ -13,7 +13,7 @@ from az_mpi.search import chance_nodes, loop_memory, root, simulation, tree, val
 from az_mpi.search.loop_memory import BROKEN, NEEDED, NEEDED_NODES, SIMULATIONS, Compiled, Mine
 from az_mpi.search.tree import NO_CHILD
 
-CHANCES_OFF = 1e-3  # the sum of an outcome's probabilities may differ from 1 by so much
+CHANCES_OFF = 1e-3  # the probabilities of all outcomes may add up to 1 with so large an error
 
 
 @inlined()

@@ -208,9 +208,8 @@ def tree_as_dict(trees, b, node=0):
 
 def check_tree(game, trees, b, root_state):
     """Assert what must hold in tree b at all times; return its number of nodes."""
-    seen = {0}
+    seen, edges_seen = {0}, 0
     assert (trees.state[b, 0] == root_state).all() and trees.parent[b, 0] == -1
-    edges_seen = 0
     for node in range(trees.nodes_used[b]):
         assert node in seen, "a node that no edge leads to"
         state = trees.state[b, node][None]
