@@ -26,7 +26,7 @@ from az_mpi.core.earlier_names import modern
 from az_mpi.core.own_modules import Source, load
 from az_mpi.core.problems import Refusal, escape, reworded
 
-_NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z0-9_]\w*)\s*(?:\((.*)\))?", re.DOTALL)
+_NAME = re.compile(r"(?:(.*?\.py|[A-Za-z_][\w.]*):)?([A-Za-z_]\w*|\d+)\s*(?:\((.*)\))?", re.DOTALL)
 HOW = "package.module:Class or path/file.py:Class"
 LIBRARIES = ("openspiel", "zoo")  # what is built in under LIBRARY:NAME takes the name as its first argument
 
@@ -56,7 +56,7 @@ def parse(text: str) -> Name:
     """Return the `Name` that `text` writes. Raises ValueError, which says what is wrong with it."""
     match = _NAME.fullmatch(text.strip())
     place, attribute, arguments = match.groups(default="") if match else ("-", "0", "")
-    if attribute[0].isdigit() and place and place not in LIBRARIES:  # what is built in may have such a name, as 2048
+    if attribute.isdigit() and place and place not in LIBRARIES:  # what is built in may have such a name, as 2048
         raise ValueError(f"a class of your own is written {HOW}")
     if place in LIBRARIES:
         place, attribute = "", f"{place}:{attribute}"
