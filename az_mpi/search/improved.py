@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from az_mpi.core.intrinsics import exp32, inlined
 from az_mpi.search import root, tree
-
-if TYPE_CHECKING:
-    from az_mpi.search.gumbel import Rule
 
 TINY = 1e-30  # the least prior, so that its logarithm is finite
 
@@ -50,16 +45,9 @@ def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
 
 
 @inlined()
-def scale(trees: tree.Trees, b: int, most: int, rule: Rule) -> float:
-    """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2, divided by the tree's
-    `width`. Where actions are compared, s q will do. most: max_b N(b)."""
-    return (rule.c_visit + most) * rule.c_scale / (2 * trees.tree[b].width)
-
-
-@inlined()
 def improve(trees: tree.Trees, b: int, n: int, factor: float, q: np.ndarray) -> None:
     """Replace q, float32 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1.
-    factor: `scale`."""
+    factor: s in sigma(q) = s (q + 1)."""
     node = trees.node[b, n]
     highest = np.float32(-np.inf)
     total = 0.0
