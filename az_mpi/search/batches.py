@@ -132,15 +132,16 @@ class CompiledBatch(Batch):
                 self._room,
             )
             finish_shared(found, self._room.shared, self._threads)
-            told = self._room.told
-            self.num_simulations += int(told[:, loop_memory.SIMULATIONS].sum())
-            search.evaluate.count(int(told[:, loop_memory.POSITIONS].sum()), 0)
-            if broken := told[:, loop_memory.BROKEN].max():
+            told = self._room.told[:, : loop_memory.NUM_TOLD]
+            most, total = told.max(axis=0).tolist(), told.sum(axis=0).tolist()
+            self.num_simulations += total[loop_memory.SIMULATIONS]
+            search.evaluate.count(total[loop_memory.POSITIONS], 0)
+            if broken := most[loop_memory.BROKEN]:
                 _report(search.game, search.trees, broken - 1)
-            needed = told[:, [loop_memory.NEEDED, loop_memory.NEEDED_NODES]].max(axis=0)
-            if not needed.any():
+            needed = most[loop_memory.NEEDED], most[loop_memory.NEEDED_NODES]
+            if not any(needed):
                 return slots[self._room.completed[: len(slots)]]
-            search.trees = tree.widened(search.trees, *needed.tolist())
+            search.trees = tree.widened(search.trees, *needed)
 
     def evaluate(self, slots: np.ndarray) -> None:
         search = self._search

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_mpi.core.intrinsics import SHARED_BYTES, finish_shared
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import CHANCE, by_player, num_values, of_players
 from az_mpi.search import batches, chance_nodes, puct_rule, root, simulation, streams, tree, wins
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from az_mpi.config import schema
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
+
+
+SHARED_FROM = 64  # moves: fewer are played by one thread
 
 
 class Search:
@@ -50,7 +54,7 @@ class Search:
         self.rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
         self.root_noise = self._make_noise()
-        self._threads = threads
+        self._threads, self._shared = threads, np.empty(SHARED_BYTES, np.uint8)
         self._batch: batches.Batch | None = None  # of `run`
         self._select, self._complete = (
             (simulation.select, simulation.complete)
@@ -116,7 +120,7 @@ class Search:
         settings = self.settings
         self.target[slots], self.explores[slots] = settings.simulations, self.noise
         if self.noise and settings.full_share < 1:
-            drawn = np.array([streams.uniform(self.streams, slot) for slot in slots])
+            drawn = streams.uniforms(self.streams, slots)
             fast = slots[drawn >= settings.full_share]
             self.target[fast], self.explores[fast] = min(settings.fast_simulations, settings.simulations), False
         self._noise_due[slots] = self.explores[slots]
@@ -287,13 +291,17 @@ class Search:
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot, or an outcome where the root is a chance node. The subtree below it is kept if
         `reuse_tree`, else dropped. A root that is a chance node is not searched: play an outcome, too."""
-        before = self.trees.state[slots, 0]
         self.trees.tree["root_ply"][slots] += 1
-        kept = (
-            root.advance(self._in_bytes, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
-        )
-        self._start(slots[~kept], self.game.play(before[~kept], actions[~kept]))
-        self._begin_search(slots[~self.trees.node["chance"][slots, 0]])
+        kept = np.zeros(len(slots), np.bool_)
+        if self.settings.reuse_tree:
+            threads = self._threads if len(slots) >= SHARED_FROM else 1
+            moved = np.empty((threads, self.trees.node.shape[1]), np.int32)
+            found = root.advance(self._in_bytes, slots, actions, kept, moved, self._shared)
+            finish_shared(found, self._shared, threads)
+        if not kept.all():
+            new = slots[~kept]
+            self._start(new, self.game.play(self.trees.state[new, 0], actions[~kept]))
+        self._begin_search(slots[~self.trees.node["chance"][slots, 0]] if self.game.num_outcomes else slots)
 
     def _start(self, slots, states):
         ended, value = self.game.terminal_at(states, self.trees.tree["root_ply"][slots])

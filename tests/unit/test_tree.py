@@ -122,6 +122,10 @@ def test_child_of_root_finds_searched_moves_only():
     assert [tree.child_of_root(trees, 0, action) for action in (5, 2, 7)] == [1, NO_CHILD, NO_CHILD]
 
 
+def room_to_move(trees):
+    return np.empty(trees.node.shape[1], np.int32)
+
+
 @pytest.mark.parametrize("game", [TICTACTOE, CONNECT4, Ways(6), Ways(6, twice=True)], ids=["3", "4", "ways", "twice"])
 def test_reroot_keeps_exactly_the_subtree(game):
     """The subtree of each child of the root is kept with its statistics, and nothing else."""
@@ -131,7 +135,7 @@ def test_reroot_keeps_exactly_the_subtree(game):
     assert len(searched) >= 2
     for action in searched:
         trees = copy.deepcopy(full)
-        tree.reroot(trees, 1, tree.child_of_root(trees, 1, action))
+        tree.reroot(trees, 1, tree.child_of_root(trees, 1, action), room_to_move(trees))
         subtree = before["edges"][action][3]
         assert tree_as_dict(trees, 1) == subtree
         if not subtree["ended"]:
@@ -150,9 +154,9 @@ def test_reroot_to_a_grandchild_equals_two_steps():
     edges = range(one.first_edge[0, child], one.first_edge[0, child] + one.edge_count[0, child])
     most = max(edges, key=lambda e: one.edge_visits[0, e])
     action = one.edge_action[0, most]
-    tree.reroot(one, 0, one.edge_child[0, most])
+    tree.reroot(one, 0, one.edge_child[0, most], room_to_move(one))
     for a in (4, action):
-        tree.reroot(two, 0, tree.child_of_root(two, 0, a))
+        tree.reroot(two, 0, tree.child_of_root(two, 0, a), room_to_move(two))
     assert tree_as_dict(one, 0) == tree_as_dict(two, 0) and one.nodes_used[0] == two.nodes_used[0] > 2
 
 
