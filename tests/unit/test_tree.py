@@ -10,7 +10,7 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search import simulation, tree
-from az_mpi.search.puct import Search
+from az_mpi.search.puct import SHARED_FROM, Search
 from az_mpi.search.tree import NO_CHILD
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
@@ -199,3 +199,21 @@ def test_trees_take_memory_for_legal_moves_and_grow_where_there_are_more(threads
         found.append((np.array(visits), [tree_as_dict(trees, b) for b in range(6)], begun, trees.num_bytes))
     assert (found[0][0] == found[1][0]).all() and found[0][1] == found[1][1]
     assert found[0][2] < found[0][3] < 0.15 * found[1][3] and found[1][2] == found[1][3]
+
+
+def test_many_trees_advance_alike_in_one_thread_and_in_three():
+    num, found = SHARED_FROM + 6, []
+    states = CONNECT4.initial(num)
+    for ply in range(3):
+        states = CONNECT4.play(states, np.arange(num) // 7**ply % 7)
+    for threads in (1, 3):
+        search = Search(CONNECT4, Hashed(CONNECT4), models.Search(simulations=9), num, noise=False, threads=threads)
+        search.reset(np.arange(num), states, np.arange(num, dtype=np.uint64), 3)
+        search.run(np.arange(num))
+        before = visits_of(search, np.arange(num))
+        actions = np.arange(num) % 7
+        search.advance(np.arange(num), actions)
+        found.append([tree_as_dict(search.trees, b) for b in range(num)])
+        kept = before[np.arange(num), actions]
+        assert search.trees.visits[:, 0].tolist() == kept.tolist() and kept.min() == 0 and kept.max() > 1
+    assert found[0] == found[1]
