@@ -102,7 +102,7 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
         one.run(slots)
     actions = search.choose(slots, np.ones(2))
     found = moves.Found(actions, search.value(slots), np.zeros(2, np.float32), *search.policy(slots))
-    moves.kept(moves.none(game, 2, 1), search.trees, slots, np.zeros(2, np.int32), found)
+    moves.added(moves.empty(game, 2, 1), search.trees, slots, np.zeros(2, np.int32), found)
     yield
     search.advance(slots, actions)
     playing = make_play_search(game, evaluate, settings, 2)

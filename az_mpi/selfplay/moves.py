@@ -52,14 +52,14 @@ class Found(NamedTuple):
     probabilities: np.ndarray
 
 
-def none(game: Game, num_games: int, num_moves: int) -> Moves:
+def empty(game: Game, num_games: int, num_moves: int) -> Moves:
     """Return room for so many moves in each of the games."""
     states = np.empty((num_games, num_moves, game.state_size), game.state_dtype)
     policy, num_entries = np.empty((num_games, num_moves), POLICY), np.zeros(num_games, np.int64)
     return Moves(np.zeros((num_games, num_moves), MOVE), states, policy, num_entries)
 
 
-def kept(moves: Moves, trees: tree.Trees, slots: np.ndarray, plies: np.ndarray, found: Found) -> Moves:
+def added(moves: Moves, trees: tree.Trees, slots: np.ndarray, plies: np.ndarray, found: Found) -> Moves:
     """Return the same moves and those that the games `slots`, int64 [n], play now from the roots of their trees.
     plies: int32 [n], the moves before them."""
     old = moves.policy

@@ -63,7 +63,7 @@ class Player:
         # The moves from the initial position to where the game began, and to where it is.
         self.first_ply, self.ply = np.zeros((2, num_games), np.int32)
         self.archive: starts.Archive | None = None  # positions at which games may begin
-        self._moves = moves.none(game, num_games, self.max_plies)
+        self._moves = moves.empty(game, num_games, self.max_plies)
         self._dtypes = game_dtype(game), position_dtype(game)
         self.drawn: list[list[tuple[int, int]]] = [[] for _ in range(num_games)]  # (ply, outcome) of chance's moves
         if config.selfplay.surprise_share:
@@ -180,7 +180,7 @@ class Player:
         if self.config.selfplay.surprise_share:
             surprises = search.surprise(slots, targets)
         found = moves.Found(actions, values, surprises, *targets)
-        self._moves = moves.kept(self._moves, search.trees, slots, ply, found)
+        self._moves = moves.added(self._moves, search.trees, slots, ply, found)
         resigns = ~self.plays_on[slots] & (values < -self.config.selfplay.resign_threshold)
         search.advance(slots, actions)
         self.ply[slots] += 1
