@@ -71,9 +71,20 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
 
 
 @inner()
-def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple, proves: bool) -> None:
+def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple) -> None:
     """Add a value for each player, float32 [P], to the leaf and to every edge and node on the path to it, and choose
-    where the next simulations descend. proves: the leaf is new and exact; nodes above it may be so, too."""
+    where the next simulations descend."""
+    _back_up(trees, b, leaf, gains, rule, False)
+
+
+@inner()
+def backup_new_result(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple) -> None:
+    """Do what `backup` does for a leaf that is new and exact: nodes above it may be so, too."""
+    _back_up(trees, b, leaf, gains, rule, True)
+
+
+@inlined()
+def _back_up(trees, b, leaf, gains, rule, proves):
     node = trees.node[b, leaf]
     node.visits += 1
     node.value_sum += gains[node.player]
@@ -136,7 +147,7 @@ def _select_one(trees, b, rule, noise, gains):
     n, action = _descend(trees, b, rule, noise, True)
     if action == KNOWN:
         values.exact(trees, b, n, gains)
-        backup(trees, b, n, gains, rule, False)
+        backup(trees, b, n, gains, rule)
         return NO_CHILD, KNOWN
     return n, action
 
@@ -222,7 +233,10 @@ def _complete_one(trees, b, leaves, i, row, rule, noise):
         expand(trees, b, leaf, leaves.logits[row], leaves.legal[row], rule)
         if noise.due[b] and leaf == 0:
             root.mix_noise(trees, b, noise)
-    backup(trees, b, leaf, gains, rule, ended)
+    if ended:
+        backup_new_result(trees, b, leaf, gains, rule)
+    else:
+        backup(trees, b, leaf, gains, rule)
 
 
 @njit(cache=True, nogil=True)
@@ -316,7 +330,7 @@ def _back_up_known(trees, b, nodes, actions, paths, is_new, rule, gains):
         if is_new[i] and actions[i] == KNOWN:
             _restore(trees, b, paths[i])
             values.exact(trees, b, nodes[i], gains)
-            backup(trees, b, nodes[i], gains, rule, False)
+            backup(trees, b, nodes[i], gains, rule)
 
 
 @njit(cache=True, nogil=True)

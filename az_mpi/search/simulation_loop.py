@@ -156,7 +156,7 @@ def _complete(trees, b, rule, noise, game, known, evaluated, mine):
         )
     values.of_evaluation(mine.value, np.int64(trees.node[b, leaf].player), mine.gains)
     _expand(trees, b, leaf, logits, legal, rule, noise)
-    simulation.backup(trees, b, leaf, mine.gains, rule, False)
+    simulation.backup(trees, b, leaf, mine.gains, rule)
     this.stage = IDLE
     this.row = -1
 
@@ -246,7 +246,7 @@ def _reach_leaves(trees, active, rule, noise, game, known, mine):
             n = np.int64(this.leaf)
             if edges[i] == KNOWN:
                 values.exact(trees, b, n, mine.gains)
-                simulation.backup(trees, b, n, mine.gains, rule, False)
+                simulation.backup(trees, b, n, mine.gains, rule)
                 continue
             if edges[i] != EVALUATE and not new_leaves.add_leaf(trees, b, n, edges[i], rule, noise, game, mine):
                 continue
@@ -296,7 +296,7 @@ def _look_up(trees, active, target, rule, noise, game, known, mine):
                 if _legal(trees, b, leaf, game, mine) > 0:
                     values.of_evaluation(mine.value, np.int64(trees.node[b, leaf].player), mine.gains)
                     _expand(trees, b, leaf, logits, mine.legal, rule, noise)
-                    simulation.backup(trees, b, leaf, mine.gains, rule, False)
+                    simulation.backup(trees, b, leaf, mine.gains, rule)
                     this.stage = IDLE
         if this.stage == IDLE and not complete(trees, b, target):
             active[num] = b

@@ -85,4 +85,4 @@ def _add_wins(
             edge.edge_child = tree.add_node(trees, b, np.int64(0), states[best], player[best], True, results[best])
             trees.path[b, 0] = edges[best]
             trees.tree[b].path_length = 1
-            simulation.backup(trees, b, np.int64(edge.edge_child), results[best], rule, True)
+            simulation.backup_new_result(trees, b, np.int64(edge.edge_child), results[best], rule)
