@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.core.intrinsics import inlined, inner
+from az_mpi.core.intrinsics import inner
 from az_mpi.core.players import CHANCE
 from az_mpi.search import tree
 

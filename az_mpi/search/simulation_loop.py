@@ -16,7 +16,7 @@ from numba import njit
 from az_mpi.core import evaluation_table
 from az_mpi.core.evaluation_table import Known
 from az_mpi.core.intrinsics import call2, inlined, inner, prefetch, shared_call, uncounted
-from az_mpi.search import loop_memory, new_leaves, root, simulation, tree, values
+from az_mpi.search import choices, loop_memory, new_leaves, root, simulation, tree, values
 from az_mpi.search.loop_memory import (
     BROKEN,
     GROUP,
@@ -195,7 +195,7 @@ def _begin_descents(trees, active, rule, noise, mine):
         mine.depths[i] = 0
         mine.edges[i] = EVALUATE
         if trees.tree[b].stage == IDLE:
-            simulation.prepare_root(trees, b, rule)
+            choices.prepare_root(trees, b, rule)
             if noise.due[b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
                 root.mix_noise(trees, b, noise)
             mine.nodes[i] = 0

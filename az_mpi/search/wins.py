@@ -22,7 +22,7 @@ def prove_wins(trees: tree.Trees, slots: np.ndarray, game: Game, rule: tuple, wi
     """Play each legal action of the roots that are expanded by the rules, and prove for each root the one that wins at
     once; of several the one with the largest prior.
 
-    slots: int64 [n]. rule: see `simulation.choose_edge`. wins: int64 [B]; gets these actions, or NO_WIN."""
+    slots: int64 [n]. rule: see `choices.choose_edge`. wins: int64 [B]; gets these actions, or NO_WIN."""
     wins[slots] = NO_WIN
     at_once = max(STATES_AT_ONCE // game.num_actions, 1)
     for k in range(0, len(slots), at_once):
