@@ -3,6 +3,7 @@
 Besides the network there are two without weights, for tests and as opponents.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,9 @@ class Evaluator:
     """
 
     in_background = False  # whether `begin` returns before the device has finished
+    # With `selfplay.ranked_reward`: the result of a game that its values compare with, -1 for games that end below it
+    # and 1 for those above it. NaN: its values are results.
+    threshold = math.nan
 
     @property
     def describe(self) -> str:

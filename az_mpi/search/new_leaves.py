@@ -36,7 +36,7 @@ def add_leaf(
         if mine.told[BROKEN] > 0:
             break
         if ended:
-            simulation.backup(trees, b, leaf, mine.gains, rule, True)
+            simulation.backup(trees, b, leaf, mine.gains, rule, np.isnan(game.threshold))
             return False
         if player != CHANCE:
             this.leaf = leaf
@@ -76,6 +76,8 @@ def _apply(trees, b, leaf, action, game, mine):
     if over == 0 and game.num_players > 1:  # only a game of one player has a value before its end
         for k in range(len(mine.value)):
             mine.value[k] = 0
+    if not np.isnan(game.threshold):  # of a game of one player
+        mine.value[0] = values.ranked(mine.value[0], game.threshold)
     values.of_results(mine.value, np.int64(node.player), mine.gains)
     node.ended = True
     node.exact = True
