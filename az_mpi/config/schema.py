@@ -220,7 +220,7 @@ class Selfplay(Section):
         "drawn by lot if at it. The threshold is the result that this share of the newest games stays at or below "
         "(Laterre et al. 2018: 0.75); 0: the value is the game's result. docs/methods.md.",
         ge=0,
-        lt=1,
+        le=0.99,
     )
     ranked_games: whole(1) = fixed(
         250, "The newest games of earlier iterations that the threshold of ranked_reward is made of."
