@@ -35,9 +35,10 @@ class GameRecord(NamedTuple):
 
     moves: all actions, from the initial position on, with the outcomes of chance. result: for the player who began, in
     [-1, 1]. names: of the players, the one who began first. note: why a player lost it, if that was not by the rules.
-    thoughts: of the search in the position before each move, None where chance moves; () if nothing is known. start: the text of the position in
-    which the game begins, as `Game.state_to_text` writes it; "": the initial one. event: the tournament or run that it
-    is of. results: of each player where they are not two. score: where one player has a score in the game's unit."""
+    thoughts: of the search in the position before each move, None where chance moves; () if nothing is known. start:
+    the text of the position in which the game begins, as `Game.state_to_text` writes it; "": the initial one. event:
+    the tournament or run that it is of. results: of each player where they are not two. score: where one player has a
+    score in the game's unit."""
 
     moves: Sequence[int]
     result: float

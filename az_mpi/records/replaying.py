@@ -107,6 +107,8 @@ class _Replay:
         while len(under_way):
             under_way, states = self._step(under_way, states, ply)
             ply += 1
+        for k in np.flatnonzero(self.num_rows == 0):
+            self.faults[k] = self.faults[k] or "no moves"  # but those of chance
         return self._record(), self.faults
 
     def _begin(self):
