@@ -35,7 +35,8 @@ def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     adds an `overload` for the type of its rule.
 
     Below the root it may depend on what is in the node, its edges and their children alone: it is called when one of
-    these changes, and its answer is kept in the node. That is much less work than at each visit."""
+    these changes, and its answer is kept in the node. That is much less work than at each visit. The tree's `width` at
+    that time will do."""
     raise NotImplementedError
 
 
@@ -77,6 +78,7 @@ def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple,
     node.visits += 1
     node.value_sum += gains[node.player]
     n = np.int64(leaf)
+    tree.note_value(trees, b, n)
     _add_gains(trees, b, n, gains)
     for depth in range(trees.tree[b].path_length - 1, -1, -1):
         n = np.int64(node.parent)
@@ -91,6 +93,7 @@ def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple,
         if proves:
             edge.edge_exact = True
             proves = chance_nodes.prove(trees, b, n) if node.chance else tree.prove(trees, b, n)
+        tree.note_value(trees, b, n)
         if n > 0 and not node.exact:
             node.choice = next_edge(trees, b, n, rule) - node.first_edge
     trees.node[b, 0].choice = UNDECIDED  # what a root visits next may also depend on the search
