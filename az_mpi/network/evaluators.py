@@ -11,6 +11,7 @@ import numpy as np
 
 from az_mpi.core import evaluation_table
 from az_mpi.core.players import num_values
+from az_mpi.core.ranks import all_ranked
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import play_out
 
@@ -140,4 +141,4 @@ class RolloutEvaluator(Evaluator):
 
     def __call__(self, states: np.ndarray) -> Evaluation:
         value, _ = play_out(self.game, states, self.rng)
-        return np.zeros((len(states), self.game.num_actions), np.float32), value
+        return np.zeros((len(states), self.game.num_actions), np.float32), all_ranked(value, self.threshold)

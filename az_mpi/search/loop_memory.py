@@ -23,7 +23,7 @@ NODE_BYTES, EDGE_BYTES = NODE.itemsize, EDGE.itemsize
 class Compiled(NamedTuple):
     """A game's rules: the addresses of its functions, see `games.entry_points.Entries`; actions int32 [K, A]: its
     `symmetry_actions`; max_plies: it ends after so many; num_players, num_outcomes: of the game; threshold: for
-    `values.ranked`, or NaN. Numba's threads take no tuple in a tuple."""
+    `core.ranks`, or NaN. Numba's threads take no tuple in a tuple."""
 
     apply: int
     legal_actions: int

@@ -9,6 +9,7 @@ import numpy as np
 
 from az_mpi.core.intrinsics import FAILED, call1, call2, inlined
 from az_mpi.core.players import CHANCE
+from az_mpi.core.ranks import ranked
 from az_mpi.search import chance_nodes, loop_memory, root, simulation, tree, values
 from az_mpi.search.loop_memory import BROKEN, NEEDED, NEEDED_NODES, SIMULATIONS, Compiled, Mine
 from az_mpi.search.tree import NO_CHILD
@@ -77,7 +78,7 @@ def _apply(trees, b, leaf, action, game, mine):
         for k in range(len(mine.value)):
             mine.value[k] = 0
     if not np.isnan(game.threshold):  # of a game of one player
-        mine.value[0] = values.ranked(mine.value[0], game.threshold)
+        mine.value[0] = ranked(mine.value[0], game.threshold)
     values.of_results(mine.value, np.int64(node.player), mine.gains)
     node.ended = True
     node.exact = True

@@ -18,8 +18,8 @@ import numpy as np
 
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import CHANCE, by_player, num_values, of_players
+from az_mpi.core.ranks import all_ranked
 from az_mpi.search import batches, chance_nodes, puct_rule, root, simulation, streams, tree, wins
-from az_mpi.search.values import all_ranked
 
 if TYPE_CHECKING:
     from az_mpi.config import schema

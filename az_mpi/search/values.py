@@ -2,9 +2,6 @@
 
 Games of one and of two players keep the value for the player to move alone: what it is for the other one follows from
 it. Games of several players also keep one of each player in `Trees.several`.
-
-With ranked reward (Laterre et al. 2018, see `selfplay.ranked`) the evaluations of a game of one player say whether its
-result will be above a threshold. The results of games that end are ranked, too, so that a search can compare both.
 Shapes: P players, V values of an evaluation: 1, or P with three players or more.
 """
 
@@ -51,22 +48,6 @@ def of_results(results: np.ndarray, player: int, values: np.ndarray) -> None:
     else:
         for p in range(len(values)):
             values[p] = results[p]
-
-
-@inlined()
-def ranked(result: float, threshold: float) -> float:
-    """Return the rank of a game's result: 1 above the threshold, -1 below it, and 0 for a tie, whose rank is drawn by
-    lot in training. No result is better than 1, which never ties."""
-    if result > threshold or result >= 1.0:
-        return np.float32(1)
-    return np.float32(-1) if result < threshold else np.float32(0)
-
-
-def all_ranked(results: np.ndarray, threshold: float) -> np.ndarray:
-    """Return what `ranked` does for results float32 [n], float32 [n]; without a threshold (NaN) the results."""
-    if np.isnan(threshold):
-        return results
-    return np.where(results >= 1, 1, np.sign(results - threshold)).astype(np.float32)
 
 
 @inlined()

@@ -1,9 +1,8 @@
-"""Ranked reward, for games of one player (Laterre et al. 2018, "Ranked Reward: Enabling Self-Play Reinforcement
-Learning for Combinatorial Optimization").
+"""Ranked reward, for games of one player; `core.ranks` names the paper.
 
 A game counts as won if its result is above a threshold that earlier games of the run have set, as in self-play against
 an opponent that plays as the run did. Games are stored with their results; what they count is computed where positions
-are dealt to the trainers, and in the search, see `search.values.ranked`.
+are dealt to the trainers, and where a search comes to the end of a game.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from az_mpi.core.ranks import all_ranked
 from az_mpi.search import streams
-from az_mpi.search.values import all_ranked
 
 if TYPE_CHECKING:
     from az_mpi.config import schema

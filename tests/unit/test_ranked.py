@@ -10,10 +10,10 @@ from kinds import Digits, Pig, Sums, Trio, plain
 from az_mpi import games
 from az_mpi.config import schema
 from az_mpi.core.problems import Refusal
+from az_mpi.core.ranks import all_ranked, ranked
 from az_mpi.evaluate.evaluation import check_opponents
-from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
 from az_mpi.search import make_search
-from az_mpi.search.values import all_ranked, ranked
 from az_mpi.selfplay import ranked as ranking
 from az_mpi.selfplay.record import Record, game_dtype, position_dtype
 from az_mpi.storage import segment, thresholds
@@ -128,6 +128,15 @@ def test_the_compiled_loop_ranks_as_steps_of_batches_do(algorithm):
     without = search_above(DIGITS, math.nan, algorithm)
     assert without.trees.node[0, 0]["exact"] or algorithm == "gumbel"  # results prove
     assert ends_of(without)[27] == 27 / 16 - 1
+
+
+def test_random_play_outs_are_ranked_too():
+    evaluate, states = RolloutEvaluator(DIGITS, [1]), np.array([[5, 20], [5, 21], [5, 22], [4, 15]], np.int32)
+    evaluate.threshold = 21 / 16 - 1
+    _, value = evaluate(states[:3])
+    assert value.tolist() == [-1, 0, 1] and evaluate(states[3:])[1].tolist() == [1]  # the last one ends with 30 or 31
+    evaluate.threshold = math.nan
+    assert evaluate(states[:1])[1].tolist() == [20 / 16 - 1]
 
 
 @pytest.mark.parametrize("num,result", [(1, 0.25), (2, 0.0), (3, 0.0), (4, -0.5), (100, -0.5)])
