@@ -163,7 +163,10 @@ def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulat
     assert len(set(found)) == len(found) == num_stored + sum(record["num_games"] for record in again)
     reached = [record.get("ranked_threshold") for record in records(tmp_path / "whole", "iteration")]
     assert [record.get("ranked_threshold") for record in again] == reached[-len(again) :]
-    assert (None in reached[1:]) == ("selfplay.ranked_reward=0.75" not in more)
+    is_ranked = more == RANKED
+    assert (None in reached[1:]) != is_ranked and ("ranked by score" in resumed.stdout) == is_ranked
+    shown = {"status.txt": "Ranked by        units", "report.html": "ranked threshold"}
+    assert [text in (broken / name).read_text() for name, text in shown.items()] == [is_ranked] * 2
 
 
 def test_games_of_a_lost_iteration_are_used_and_not_played_again(run_dist, tmp_path):

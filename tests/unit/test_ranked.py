@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from helpers import make_config, tree_as_dict
+from helpers import callable_by_python, make_config, tree_as_dict
 from kinds import Digits, Pig, Sums, Trio, plain
 
 from az_mpi import games
@@ -63,8 +63,9 @@ def test_results_count_as_1_above_the_threshold_and_as_minus_1_below_it():
     assert all_ranked(results, 0.25).tolist() == [-1, -1, 0, 1, 1]
     assert all_ranked(results, 1.0).tolist() == [-1, -1, -1, -1, 1]  # nothing is better than 1
     assert all_ranked(results, math.nan) is results
+    one = callable_by_python(ranked)
     for threshold in (*results.tolist(), 0.1):
-        assert [ranked(result, threshold) for result in results] == all_ranked(results, threshold).tolist()
+        assert [one(result, threshold) for result in results] == all_ranked(results, threshold).tolist()
 
 
 def test_positions_learn_the_ranks_of_their_games_and_ties_are_drawn_by_lot():
@@ -130,13 +131,13 @@ def test_the_compiled_loop_ranks_as_steps_of_batches_do(algorithm):
     assert ends_of(without)[27] == 27 / 16 - 1
 
 
-def test_random_play_outs_are_ranked_too():
-    evaluate, states = RolloutEvaluator(DIGITS, [1]), np.array([[5, 20], [5, 21], [5, 22], [4, 15]], np.int32)
-    evaluate.threshold = 21 / 16 - 1
-    _, value = evaluate(states[:3])
-    assert value.tolist() == [-1, 0, 1] and evaluate(states[3:])[1].tolist() == [1]  # the last one ends with 30 or 31
-    evaluate.threshold = math.nan
-    assert evaluate(states[:1])[1].tolist() == [20 / 16 - 1]
+@pytest.mark.parametrize("best, rank", [(29, 1), (32, -1)])
+def test_random_play_outs_are_ranked_too(best, rank):
+    """They end with the digits 30 or 31."""
+    evaluate, states = RolloutEvaluator(DIGITS, [1]), np.array([[4, 15]] * 9, np.int32)
+    assert set((16 * (evaluate(states)[1] + 1)).tolist()) == {30, 31}
+    evaluate.threshold = best / 16 - 1
+    assert evaluate(states)[1].tolist() == [rank] * 9
 
 
 @pytest.mark.parametrize("num,result", [(1, 0.25), (2, 0.0), (3, 0.0), (4, -0.5), (100, -0.5)])
