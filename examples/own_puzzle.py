@@ -90,7 +90,8 @@ class Shortest(Solver):
         return {city: state[-1] + game.distance(state[-4], city) + more for city, more in zip(cities, rest)}
 
     def optimum(self, states):
-        return np.array([-min(self.lengths(state).values()) / 1000 for state in states])
+        lengths = [min(self.lengths(state).values()) for state in states]
+        return -np.array(lengths, np.float32) / 1000  # as `Tour.score` rounds
 
     def solve(self, num_positions, rank, size, on_progress):
         game = self.game

@@ -22,7 +22,7 @@ from numba import njit
 from numba.extending import overload
 
 from az_mpi.core.intrinsics import UNCOUNTED, floats_on_stack, inlined, inner
-from az_mpi.search import improved, puct, puct_rule, root, simulation, streams, tree
+from az_mpi.search import choices, improved, puct, puct_rule, root, streams, tree
 
 WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
 LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
     explores: np.ndarray
 
 
-simulation.BEGIN_WITH_PRIOR.add(Rule)
+choices.BEGIN_WITH_PRIOR.add(Rule)
 
 
 class Search(puct.Search):
@@ -107,7 +107,7 @@ class Search(puct.Search):
         return self._wins_first(slots, _choose(self._in_bytes, slots, self.rule, temperature))
 
 
-@overload(simulation.choose_edge, jit_options=UNCOUNTED)
+@overload(choices.choose_edge, jit_options=UNCOUNTED)
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
@@ -168,7 +168,7 @@ def _inner_edge(trees, b, n, rule):
     return best
 
 
-@overload(simulation.prepare_root, jit_options=UNCOUNTED)
+@overload(choices.prepare_root, jit_options=UNCOUNTED)
 def _prepare_for_gumbel(trees, b, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, rule: _prepare(trees, b, rule)

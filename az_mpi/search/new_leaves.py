@@ -37,7 +37,10 @@ def add_leaf(
         if mine.told[BROKEN] > 0:
             break
         if ended:
-            simulation.backup(trees, b, leaf, mine.gains, rule, np.isnan(game.threshold))
+            if np.isnan(game.threshold):
+                simulation.backup_new_result(trees, b, leaf, mine.gains, rule)
+            else:  # ranks prove nothing
+                simulation.backup(trees, b, leaf, mine.gains, rule)
             return False
         if player != CHANCE:
             this.leaf = leaf

@@ -13,7 +13,7 @@ from numba import njit
 from numba.extending import overload
 
 from az_mpi.core.intrinsics import UNCOUNTED, inlined, inner
-from az_mpi.search import root, simulation, streams, tree
+from az_mpi.search import choices, root, streams, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class Rule(NamedTuple):
     """How PUCT chooses among a node's edges: `exploration_table`, the reduction of first-play urgency, the factor of
     `forced_visits`, and the slots whose root explores, bool [B].
 
-    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `simulation.choose_edge`
-    and `simulation.prepare_root` do."""
+    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `choices.choose_edge`
+    and `choices.prepare_root` do."""
 
     exploration: np.ndarray
     reduction: float
@@ -82,15 +82,15 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     return best
 
 
-simulation.BEGIN_WITH_PRIOR.add(Rule)
+choices.BEGIN_WITH_PRIOR.add(Rule)
 
 
-@overload(simulation.prepare_root, jit_options=UNCOUNTED)
+@overload(choices.prepare_root, jit_options=UNCOUNTED)
 def _prepare_for_puct(trees, b, rule):
     return (lambda trees, b, rule: None) if rule.instance_class is Rule else None
 
 
-@overload(simulation.choose_edge, jit_options=UNCOUNTED)
+@overload(choices.choose_edge, jit_options=UNCOUNTED)
 def _choose_by_puct(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
