@@ -6,17 +6,23 @@ import numpy as np
 import pytest
 from helpers import callable_by_python, make_config, tree_as_dict
 from kinds import Digits, Pig, Sums, Trio, plain
+from stand_ins import part_of_run
 
 from az_mpi import games
 from az_mpi.config import schema
 from az_mpi.core.problems import Refusal
 from az_mpi.core.ranks import all_ranked, ranked
 from az_mpi.evaluate.evaluation import check_opponents
+from az_mpi.mpi.alone import Alone
 from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
+from az_mpi.run import ranking as run_ranking
+from az_mpi.run.run_files import RunFiles
 from az_mpi.search import make_search
 from az_mpi.selfplay import ranked as ranking
 from az_mpi.selfplay.record import Record, game_dtype, position_dtype
 from az_mpi.storage import segment, thresholds
+from az_mpi.storage.checkpoint import Progress
+from az_mpi.telemetry.summary import iteration_line, threshold_text
 
 DIGITS = Digits()
 BOTH = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
@@ -157,6 +163,37 @@ def test_the_threshold_of_an_iteration_is_of_the_newest_games_before_it(tmp_path
         (tmp_path / name).write_bytes(b"damaged")
     assert of(2) == -0.5
     assert math.isnan(thresholds.of_iteration(tmp_path / "nowhere", config, DIGITS, 2).result)
+
+
+def test_a_run_ranks_games_by_those_of_earlier_iterations(tmp_path):
+    """Iteration 2 is under way, and its network has learned by the threshold of iteration 1. What is dealt again after
+    a resumption is ranked by the threshold of its own iteration."""
+    for iteration, outcomes in ((0, [-0.5, 0.25]), (1, [0.5, 0.75, -0.75])):
+        record = of_games(outcomes, np.arange(len(outcomes)) + (iteration << 40))
+        segment.write(
+            tmp_path / "games", iteration, DIGITS, record, {}, segment.path_of(tmp_path / "games", iteration, 0)
+        )
+    run = part_of_run(
+        world=Alone(),
+        setup={"config": make_config(selfplay={"ranked_reward": 0.5, "ranked_games": 3}), "game": DIGITS},
+        files=RunFiles(tmp_path, DIGITS, 600.0),
+        playing={"evaluate": UniformEvaluator(DIGITS)},
+        progress=Progress(iteration=2),
+        report={"status": None},
+    )
+    run.report.status = part_of_run()
+    run_ranking.renew(run)
+    assert run.playing.threshold == (0.5, 24) and run.playing.evaluate.threshold == 0.5
+    assert run.report.status.threshold == "units 24"
+    assert run_ranking.of_network(run, 2) == -0.5 and math.isnan(run_ranking.of_network(run, 1))
+    rank = run_ranking.ranker(run)
+    assert rank(of_games([0.25, 0.75]), 2).games["outcome"].tolist() == [-1, 1]
+    assert rank(of_games([0.25, -0.75]), 1).games["outcome"].tolist() == [1, -1]
+    assert rank(of_games([0.25]), 0).games["outcome"].tolist() == [0.25]
+    line = iteration_line(
+        {"num_games": 1, "num_positions": 2, "num_steps": 3, **ranking.figures(run.playing.threshold)}
+    )
+    assert ", ranked by score 24;" in line and threshold_text({"ranked_threshold": 0.25}) == "result +0.250"
 
 
 @pytest.mark.parametrize("game", [Pig(), Trio(), games.make("tictactoe")], ids=lambda game: game.name)
