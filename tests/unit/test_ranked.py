@@ -168,6 +168,7 @@ def test_the_threshold_of_an_iteration_is_of_the_newest_games_before_it(tmp_path
 def test_a_run_ranks_games_by_those_of_earlier_iterations(tmp_path):
     """Iteration 2 is under way, and its network has learned by the threshold of iteration 1. What is dealt again after
     a resumption is ranked by the threshold of its own iteration."""
+    (tmp_path / "games").mkdir()
     for iteration, outcomes in ((0, [-0.5, 0.25]), (1, [0.5, 0.75, -0.75])):
         record = of_games(outcomes, np.arange(len(outcomes)) + (iteration << 40))
         segment.write(
