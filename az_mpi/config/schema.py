@@ -219,6 +219,17 @@ class Selfplay(Section):
         ge=0,
         le=1,
     )
+    ranked_reward: float = fixed(
+        0.0,
+        "In games of one player the value of a position is 1 if the game ends above a threshold, -1 if below it, and "
+        "drawn by lot if at it. The threshold is the result that this share of the newest games stays at or below "
+        "(Laterre et al. 2018: 0.75); 0: the value is the game's result. docs/methods.md.",
+        ge=0,
+        le=0.99,
+    )
+    ranked_games: whole(1) = fixed(
+        250, "The newest games of earlier iterations that the threshold of ranked_reward is made of."
+    )
     weights: dict[str, Annotated[float, Field(gt=0)]] = free(
         {},
         (

@@ -15,7 +15,7 @@ import numpy as np
 from az_mpi.core import files
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
-from az_mpi.run import exchange, held_out, resume, training_phase, weights
+from az_mpi.run import exchange, held_out, ranking, resume, training_phase, weights
 from az_mpi.run.state import Run
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import segment
@@ -91,9 +91,12 @@ class _Fit:
                 num += self.found[place][2]
         share = min(self.task.held_out, HELD_MAX / max(num, 1))
         segments = run.files.segments() if run.world.is_root else []
-        held = []
+        held, rank = [], ranking.ranker(run)
         for place in chosen:
-            record = run.files.games_in(segments[place].path) if run.world.is_root else Record.empty(setup.game)
+            record = Record.empty(setup.game)
+            if run.world.is_root:
+                found = segments[place]
+                record = rank(run.files.games_in(found.path), found.iteration)
             apart = held_out.is_held_out(record.games["id"], share)
             mine, others = record.select(~apart), record.select(apart)
             rows = held_out.to_rows(others, setup.game)

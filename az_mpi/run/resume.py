@@ -4,7 +4,7 @@ from typing import NoReturn
 
 from az_mpi.core.printing import counted
 from az_mpi.core.signals import Stopped, TrainingFailed
-from az_mpi.run import archive, exchange, weights
+from az_mpi.run import archive, exchange, ranking, weights
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Checkpoint
@@ -65,6 +65,7 @@ def resume(run: Run) -> None:
     exchange.refill(run)
     weights.broadcast_weights(run)  # after the window is there: engines may measure ranges on its positions
     archive.renew(run)
+    ranking.renew(run)
     leave_if_unwritable(run)
     run.report.say("resumed after %s (start %d)", run.how_far(), run.start)
     if run.world.is_root and run.progress.unfinished_games:

@@ -96,11 +96,12 @@ class CompiledBatch(Batch):
 
     @cached_property
     def _game(self):
-        """The rules, which are compiled when they are first needed: until then one rank may compile them for others."""
+        """The rules, which are compiled when they are first needed: until then one rank may compile them for others.
+        Their threshold is that of no evaluator."""
         game = self._search.game
         actions = np.ascontiguousarray(game.symmetry_actions)
         rest = game.max_plies, game.num_players, game.num_outcomes
-        return loop_memory.Compiled._make([*game.entries, actions, *rest])
+        return loop_memory.Compiled._make([*game.entries, actions, *rest, np.nan])
 
     @property
     def under_way(self) -> bool:
@@ -118,6 +119,7 @@ class CompiledBatch(Batch):
     def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
         search = self._search
         known = search.evaluate.known(self._threads)
+        game = self._game._replace(threshold=float(search.evaluate.threshold))
         while True:
             found = simulation_loop.simulate(
                 tree.in_bytes(search.trees),
@@ -125,7 +127,7 @@ class CompiledBatch(Batch):
                 search.target,
                 search.rule,
                 search.root_noise,
-                self._game,
+                game,
                 known,
                 self._evaluated,
                 descends,

@@ -126,6 +126,25 @@ def write(
 def read(path: Path, game: Game) -> Record:
     """Return the record in a segment. Raises SegmentError if the file is damaged, or is not a segment of `game` with a
     known schema; OSError if its file system fails for a while."""
+
+    def take(file):
+        kinds = {"games": game_dtype(game), "policy": POLICY}
+        kinds |= {"chance": CHANCE_MOVE} if game.num_outcomes else {}
+        parts = {group: _rows(file, group, dtype) for group, dtype in kinds.items()}
+        record = Record(positions=_positions(file, game), **parts)
+        _check_counts(file, record, game)
+        return record
+
+    return _read(path, game, take)
+
+
+def read_games(path: Path, game: Game) -> np.ndarray:
+    """Return the games in a segment without their positions, game_dtype(game) [n]. Raises as `read` does."""
+    return _read(path, game, lambda file: _rows(file, "games", game_dtype(game)))
+
+
+def _read(path, game, take):
+    """Return take(the HDF5 file of a segment)."""
     content = _content(path)
     body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES:-64], content[-64:]
     if mark == _MARK and hashlib.sha256(body).hexdigest().encode() != digest:
@@ -135,16 +154,11 @@ def read(path: Path, game: Game) -> Record:
             _check_origin(path, file, game)
             if file.attrs["schema_version"] > 1 and mark != _MARK:
                 raise ValueError("it does not end with its SHA-256")
-            kinds = {"games": game_dtype(game), "policy": POLICY}
-            kinds |= {"chance": CHANCE_MOVE} if game.num_outcomes else {}
-            read = {group: _rows(file, group, dtype) for group, dtype in kinds.items()}
-            record = Record(positions=_positions(file, game), **read)
-            _check_counts(file, record, game)
+            return take(file)
     except SegmentError:
         raise
     except Exception as error:  # HDF5 raises many kinds for a file that is not valid
         raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
-    return record
 
 
 def find(
