@@ -55,7 +55,7 @@ def start(is_root: bool, name: str, run_dir: Path | None, warns: bool = False) -
 class _Files(logging.Handler):
     """Writes lines to `files` in a thread, so that a file system that hangs delays neither the run nor its end."""
 
-    def __init__(self, files: list["_File"]):
+    def __init__(self, files: list[_File]):
         super().__init__()
         self._files = files
         self._background = BackgroundWriter("log", lambda line: [file.write(line) for file in files])
