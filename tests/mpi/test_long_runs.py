@@ -12,7 +12,7 @@ from jobs import ROOT, SMALL, columns, newest, records
 pytestmark = pytest.mark.mpi
 
 SETTINGS = ["selfplay.num_games=16", "replay.window_min=64", "replay.window_max=256", "evaluate.every=1"]
-THINNED = ["storage.keep_windows=2", "checkpoint.keep_best=3", "checkpoint.keep=1"]
+THINNED = ["storage.keep_windows=2", "checkpoint.keep_best=4", "checkpoint.keep=1"]
 
 
 def words(*settings):
@@ -51,7 +51,7 @@ def test_the_folder_of_a_thinned_run_has_two_windows_of_games_and_few_networks(p
     kept = len(stored["positions/game"])
     assert 2 * 256 <= kept <= 2 * 256 * 9 / 8 + 16 * 9 < len(everything["positions/game"])
     assert np.array_equal(stored["games/id"], everything["games/id"][-len(stored["games/id"]) :])
-    assert [path.stem for path in sorted((thinned / "best").iterdir())] == ["000001", "000011", "000012"]
+    assert [path.stem for path in sorted((thinned / "best").iterdir())] == ["000001", "000002", "000011", "000012"]
     assert len(list((whole / "best").iterdir())) == 12
     assert len(records(thinned, "evaluation")) == 12
 
