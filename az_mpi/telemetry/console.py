@@ -58,7 +58,7 @@ class _Files(logging.Handler):
     def __init__(self, files: list[_File]):
         super().__init__()
         self._files = files
-        self._background = BackgroundWriter("log", lambda line: [file.write(line) for file in files])
+        self._background = BackgroundWriter("log", self._write)
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s", "%Y-%m-%d %H:%M:%S"))
 
     def emit(self, record):
@@ -66,6 +66,10 @@ class _Files(logging.Handler):
             self._background.put(f"{self.format(record)}\n")
         except Exception:
             self.handleError(record)
+
+    def _write(self, line):
+        for file in self._files:
+            file.write(line)
 
     def close(self):
         """Write what is queued, for at most LAST_LINES_S, and close the files."""
