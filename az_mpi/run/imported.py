@@ -15,8 +15,8 @@ def take_up(run: Run) -> bool:
         return False
     found = None
     if run.world.is_root:
-        rows = [files.removed(), *(s for s in files.segments() if s.iteration <= newest)]
-        found = [[s.num_games, s.num_positions] for s in rows]
+        found = [[s.num_games, s.num_positions] for s in files.segments() if s.iteration <= newest]
+        found.append(list(files.removed()[:2]))
     counts = run.world.share(found)
     progress.iteration = newest + 1
     progress.num_games, progress.num_positions = (sum(row[k] for row in counts) for k in (0, 1))
