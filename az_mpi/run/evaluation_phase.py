@@ -19,7 +19,7 @@ from az_mpi.network import resnet
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.run import ranking, weights
 from az_mpi.run.state import Run
-from az_mpi.storage import checkpoint
+from az_mpi.storage import checkpoint, thinning
 from az_mpi.telemetry.metrics import Timers
 from az_mpi.telemetry.progress_bar import ProgressBar
 from az_mpi.telemetry.summary import evaluation_lines
@@ -63,6 +63,9 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
         # Last: the evaluation counts as done once this file is there.
         text, file = json.dumps(result, indent=1) + "\n", _evaluation_file(run)
         write(file, lambda check: files.write_bytes(file, text.encode(), before=check))
+        # After that: until it counts as done, the best network before this one is needed.
+        keep = run.setup.config.checkpoint.keep_best
+        write(copy, lambda check: thinning.thin_networks(copy.parent, keep, check))
         run.setup.callbacks.evaluation(result)
 
 

@@ -92,7 +92,7 @@ def refill(run: Run) -> None:
     if world.is_root:
         files.writer.flush()
         found = [s for s in files.segments() if s.iteration < run.games_iteration]
-        held = sum(s.num_positions for s in found)
+        held = files.removed().num_positions + sum(s.num_positions for s in found)
         if held != progress.num_positions and not files.writes_no_more:
             run.report.warn(
                 "%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the run "

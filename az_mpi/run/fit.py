@@ -71,7 +71,8 @@ class _Fit:
             newest = max(iteration for iteration, *_ in self.found)
             progress.iteration = max(newest, progress.iteration)
         progress.phase, progress.samples_due = "train", 0.0
-        progress.num_games, progress.num_positions = (sum(row[k] for row in self.found) for k in (1, 2))
+        gone = run.world.share(files_.removed()[:2] if run.world.is_root else None)
+        progress.num_games, progress.num_positions = (gone[k] + sum(row[k + 1] for row in self.found) for k in (0, 1))
         self.num_held = self.num_train = 0
         self.held = np.empty(0)
         self.losses: dict[str, float] = {}
