@@ -35,7 +35,7 @@ class Rules(PositionGame):
     right, or below in an upright line: h9-+1.
     """
 
-    num_players, score_name, action_kinds = 1, "moves", 4
+    num_players, score_name, action_kinds, planes_dtype = 1, "moves", 4, np.dtype(np.float32)
     state_dtype = np.dtype(np.uint8)
 
     def __init__(self, variant: str = "5D", size: int = 0):
@@ -50,7 +50,7 @@ class Rules(PositionGame):
         self.touching, self.cells = variant == "5T", self.size**2
         self.num_actions, self.state_size = 4 * self.cells, self.cells + 2
         self.max_plies = self.cells - 36
-        self.planes_shape = (9 if self.touching else 5, self.size, self.size)
+        self.planes_shape = (10 if self.touching else 6, self.size, self.size)
         # Directions have planes of their own, so that only the half turn, which keeps them, maps boards to boards.
         turned = np.arange(self.cells)[::-1]
         self.symmetry_cells = np.stack([np.arange(self.cells), turned]).astype(np.int32)
@@ -101,13 +101,17 @@ class Rules(PositionGame):
                     legal[4 * (row * self.size + column) + d] = self.is_line(state, row, column, d)
 
     def result(self, state: np.ndarray) -> tuple[bool, float]:
-        value = min(2.0 * self.num_moves(state) / self.worth_1 - 1, 1.0)
+        value = self.value_of(state)
         for row in range(self.size):
             for column in range(self.size):
                 for d in range(4):
                     if self.is_line(state, row, column, d):
                         return False, value
         return True, value
+
+    def value_of(self, state: np.ndarray) -> float:
+        """Return the value of the moves so far, in [-1, 1]."""
+        return min(2.0 * self.num_moves(state) / self.worth_1 - 1, 1.0)
 
     def num_moves(self, state: np.ndarray) -> int:
         """Return how many moves were made."""
@@ -119,6 +123,7 @@ class Rules(PositionGame):
         return (state[cell] >> d & 1) + (before >= 0 and state[before] >> d & 1)
 
     def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
+        planes[-1] = self.value_of(state)  # else a search may prefer the end of a game to what the network believes
         for row in range(self.size):
             for column in range(self.size):
                 cell = row * self.size + column
@@ -163,7 +168,11 @@ class Rules(PositionGame):
             ]
         else:
             lines = [f"points of lines that are {way}" for way in ways]
-        return ("points", *lines), "row 0 is the top row of the board, which is 1 in text, and column 0 the left one, a"
+        return (
+            "points",
+            *lines,
+            "the value of the moves so far, everywhere",
+        ), "row 0 is the top row of the board, which is 1 in text, and column 0 the left one, a"
 
     def board(self, state: np.ndarray) -> Board:
         state = np.asarray(state)

@@ -36,7 +36,7 @@ class Rules(PositionGame):
     """
 
     num_players, score_name = 1, "points"
-    num_actions, planes_dtype, state_dtype = len(MOVES), np.dtype(np.uint8), np.dtype(np.int32)
+    num_actions, planes_dtype, state_dtype = len(MOVES), np.dtype(np.float32), np.dtype(np.int32)
 
     def __init__(self, size: int = 4, max_plies: int = 20_000):
         require("size", size, 2, 8)
@@ -45,7 +45,7 @@ class Rules(PositionGame):
         self.name = f"2048({','.join(arguments)})" if arguments else "2048"
         self.size, self.cells, self.max_plies = size, size * size, max_plies
         self.num_outcomes, self.state_size = 2 * self.cells, self.cells + 2
-        self.planes_shape = (PLANES, size, size)
+        self.planes_shape = (PLANES + 1, size, size)
         self.symmetry_cells = dihedral(size, size)
         self.symmetry_actions = _turned_moves(self.symmetry_cells, size)
         # lines[a, k]: the cells of a line, from the edge that action a slides tiles to.
@@ -101,6 +101,9 @@ class Rules(PositionGame):
                 chances[2 * cell + 1] = FOURS / empty
 
     def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
+        # A network that does not see the points believes that a game has less than it has, where few games have come:
+        # a search then prefers the end of the game.
+        planes[PLANES] = value_of(state[self.cells])
         for cell in range(self.cells):
             if state[cell] > 0:
                 planes[min(state[cell], PLANES) - 1, cell // self.size, cell % self.size] = 1
@@ -111,6 +114,7 @@ class Rules(PositionGame):
             key = np.uint64(0)
             for cell in self.symmetry_cells[k]:
                 key = mix(key + np.uint64(min(state[cell], PLANES) + 1))
+            key = mix(key + np.uint64(state[self.cells]))
             if k == 0 or key < best:
                 best, symmetry = key, k
         return best, symmetry
@@ -123,7 +127,8 @@ class Rules(PositionGame):
 
     def describe_planes(self) -> tuple[Sequence[str], str]:
         tiles = [f"tiles {2**exponent}" for exponent in range(1, PLANES)]
-        return (*tiles, f"tiles {2**PLANES} and larger"), "row 0 is the top row of the board, and column 0 the left one"
+        names = (*tiles, f"tiles {2**PLANES} and larger", "the value of the points so far, everywhere")
+        return names, "row 0 is the top row of the board, and column 0 the left one"
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
         return MOVES[action]

@@ -135,7 +135,8 @@ def test_boards_moves_and_outcomes_are_written():
     board = GAME.board(state)
     assert board.symbols[0][0] == "2048" and (board.players >= 0).sum() == 5
     planes = GAME.planes(state[None])[0]
-    assert planes.sum() == 5 and planes[10, 0, 0] == planes[3, 2, 1] == planes[0, 3, 3] == 1
+    assert (planes[17] == np.float32(value_of(12_345))).all()
+    assert planes[:17].sum() == 5 and planes[10, 0, 0] == planes[3, 2, 1] == planes[0, 3, 3] == 1
 
 
 @pytest.mark.parametrize("arguments", ["size=1", "size=9", "max_plies=1", "size='4'"])
