@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
+from az_mpi.core.problems import OwnCodeError
 from az_mpi.search import tree
 from az_mpi.selfplay.record import POLICY
 
@@ -61,7 +62,8 @@ def empty(game: Game, num_games: int, num_moves: int) -> Moves:
 
 def added(moves: Moves, trees: tree.Trees, slots: np.ndarray, plies: np.ndarray, found: Found) -> Moves:
     """Return the same moves and those that the games `slots`, int64 [n], play now from the roots of their trees.
-    plies: int32 [n], the moves before them."""
+    plies: int32 [n], the moves before them. Raises OwnCodeError if the parts of `found` do not fit together."""
+    _check(found, len(slots))
     old = moves.policy
     needed = int((moves.num_entries[slots] + found.nums).max())
     if needed > old.shape[1]:
@@ -72,6 +74,16 @@ def added(moves: Moves, trees: tree.Trees, slots: np.ndarray, plies: np.ndarray,
     in_bytes = moves._replace(states=moves.states.view(np.uint8))
     _keep(in_bytes, tree.in_bytes(trees), slots, plies, found)
     return moves
+
+
+def _check(found, num):
+    rows, total = [len(part) for part in found], found.nums.sum()
+    if rows != [num] * 4 + [total] * 2 or (found.nums < 0).any():
+        raise OwnCodeError(
+            f"a search returned arrays of {rows} rows, and counts whose sum is {total}, for {num} games\n"
+            "  expected: an action, a value, a surprise and a count for each game, and as many entries of policies, "
+            "each with its probability, as the counts add up to"
+        )
 
 
 @njit(cache=True, nogil=True)

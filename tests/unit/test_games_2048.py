@@ -113,12 +113,13 @@ def test_the_value_rises_with_the_points_and_tells_usual_scores_apart():
     assert GAME.score(states).tolist() == [0, 3000]
 
 
-def test_images_of_a_board_share_a_key_and_points_do_not_matter_for_it():
+def test_images_of_a_board_share_a_key_and_others_do_not():
     rows = np.array([[2, 4, 8, 0], [0, 0, 2, 0], [0, 16, 0, 0], [0, 0, 0, 2]])
     images = [np.rot90(side, k).tolist() for side in (rows, rows[:, ::-1]) for k in range(4)]
-    keys = GAME.canonical_key(np.concatenate([state_of(image, points=4 * k) for k, image in enumerate(images)]))[0]
+    keys = GAME.canonical_key(np.concatenate([state_of(image, points=40) for image in images]))[0]
     assert len(set(keys.tolist())) == 1
-    assert GAME.canonical_key(state_of(rows[::-1] * 2))[0] != keys[0]
+    assert GAME.canonical_key(state_of(rows[::-1] * 2, points=40))[0] != keys[0]
+    assert GAME.canonical_key(state_of(rows, points=44))[0] != keys[0], "the planes show the points"
 
 
 def test_the_check_accepts_it():

@@ -8,6 +8,7 @@ from helpers import Hashed, by_id, make_config, play_games, policy_of, visits_of
 
 from az_mpi import games
 from az_mpi.config import schema as models
+from az_mpi.core.problems import OwnCodeError
 from az_mpi.network.evaluators import Evaluator, UniformEvaluator
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player
@@ -268,3 +269,17 @@ def test_a_search_of_ones_own_is_what_games_are_played_with(tmp_path):
         )
         record = play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 0), [5])
         assert record.positions["action"].tolist() == actions
+
+
+def test_a_search_of_ones_own_whose_policies_do_not_fit_its_counts_is_refused(tmp_path):
+    (tmp_path / "own.py").write_text(
+        OWN_SEARCH
+        + """
+    def policy(self, slots):
+        nums, actions, probabilities = super().policy(slots)
+        return nums + 1, actions, probabilities
+"""
+    )
+    settings = make_config(search={"algorithm": f"{tmp_path}/own.py:Leftmost", "simulations": 3})
+    with pytest.raises(OwnCodeError, match="as the counts add up to"):
+        play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 0), [5])
