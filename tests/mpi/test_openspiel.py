@@ -3,10 +3,12 @@
 import pytest
 
 from az_mpi import games
-from az_mpi.games import openspiel_fit
+from az_mpi.games.openspiel_fit import longest
 
 pytestmark = pytest.mark.mpi
-pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+from openspiel_list import fitting, kind_of, name_of  # noqa: E402
+
 LONGEST = 24  # plies; longer games are cut, which the rules of the run allow
 
 SMALL = {
@@ -17,60 +19,24 @@ SMALL = {
     "havannah": "board_size=3",
     "cursor_go": "board_size=5, max_cursor_moves=10",
 }
+# Of games for several numbers of players: with the least of them, and those that differ in kind.
+SEATS = {"chinese_checkers": (2, 3, 6), "maedn": (2, 3, 4), "pig": (2, 3, 10), "quoridor": (2, 3, 4), "yacht": (1, 2, 3)}
+# These stand for all: many actions, heaps, moves in a row, several boards, a board of each shape, dice, one player.
+SOME = ["chess", "nim", "mancala", "dots_and_boxes", "go", "quoridor", "ultimate_tic_tac_toe"]
 
 
-# These stand for all: many actions, heaps, moves in a row, several boards, a board of each shape.
-SOME = [
-    "chess",
-    "nim",
-    "mancala",
-    "dots_and_boxes",
-    "go",
-    "othello",
-    "quoridor",
-    "oware",
-    "hex",
-    "ultimate_tic_tac_toe",
-]
-
-
-def with_parameters(name):
-    """Return what the program takes: a small board, and no more plies than LONGEST."""
-    smaller = SMALL.get(name, "")
-    longest = games.make(f"openspiel:{name}({smaller})").max_plies
-    cut = f"max_plies={LONGEST}" * (longest > LONGEST)
-    return f"{name}({', '.join(filter(None, [smaller, cut]))})"
-
-
-def test_ten_games_play_and_train_on_two_ranks(program, tmp_path):
-    program(2, "openspiel_games", tmp_path, *map(with_parameters, SOME))
-
-
-@pytest.mark.slow
-def test_every_game_that_fits_plays_and_trains_on_two_ranks(program, tmp_path):
-    fitting = [
-        kind.short_name
-        for kind in pyspiel.registered_games()
-        if kind.default_loadable
-        and kind.min_num_players <= 2 <= kind.max_num_players
-        and openspiel_fit.misfit(game := pyspiel.load_game(kind.short_name)) is None
-        and (game.num_players(), game.max_chance_outcomes()) == (2, 0)
-    ]
-    assert len(fitting) >= 31 and set(SOME) <= set(fitting)
-    program(2, "openspiel_games", tmp_path, *map(with_parameters, fitting))
-
-
-def test_an_opponent_that_cannot_play_the_game_is_refused_at_the_start(mpirun, tmp_path):
-    """The refusal does not wait for the first evaluation, iterations later."""
-    done = mpirun(
-        2,
-        "run_dist.py",
-        "--config_file",
-        "configs/smoke.json",
-        "--logdir",
-        tmp_path / "run",
-        "--set",
-        'evaluate.opponents=["mcts_bot"]',
-        status=2,
-    )
-    assert done.stderr.count('"mcts_bot" plays games of OpenSpiel') == 1 and not (tmp_path / "run").exists()
+def chosen():
+    """Return {the name of a game in OpenSpiel: what the program takes: a small board, and no more plies than LONGEST},
+    with the kind of each."""
+    found = []
+    for game in fitting():
+        name, players = game.get_type().short_name, game.get_parameters().get("players")
+        if players and players not in SEATS.get(name, (players,)):
+            continue
+        given = [text for text in (f"players={players}" * bool(players), SMALL.get(name)) if text]
+        small = games.make(f"openspiel:{name}({', '.join(given)})")
+        given += [f"max_plies={LONGEST}"] * (longest(small.game) > LONGEST)
+        found.append((name, f"{name}({', '.join(given)})", kind_of(game)))
+    return found
+for one in chosen():
+    print(one[1])
