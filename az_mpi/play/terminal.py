@@ -187,7 +187,7 @@ class Terminal:
         session, player = self.session, self.session.to_play
         if self.num_players == 1:
             score = session.score
-            return "It is your move" if score is None else f"You have {session.game.score_name} {score:g}"
+            return "It is your move" if score is None else f"Your {session.game.score_name}: {_number(score)}"
         return f"You are {'XO'[player]}" if self.num_players == 2 else f"You are player {player + 1}"
 
     def _outcome(self):
@@ -195,13 +195,12 @@ class Terminal:
         results = self.session.results
         if self.num_players == 1:
             score = self.session.score
-            return (
-                f"{self.session.game.score_name} {score:g}."
-                if score is not None
-                else f"the value is {results[0]:+.2f}."
-            )
+            name = self.session.game.score_name
+            return f"the value is {results[0]:+.2f}." if score is None else f"{name} {_number(score)}."
         if self.num_players > 2:
-            return ", ".join(f"player {seat + 1} has {value:+.2f}" for seat, value in enumerate(results)) + "."
+            best = [seat for seat, value in enumerate(results) if value == max(results)]
+            all_have = ", ".join(f"player {seat + 1} has {value:+.2f}" for seat, value in enumerate(results))
+            return f"player {best[0] + 1} wins; {all_have}." if len(best) == 1 else f"nobody is alone ahead; {all_have}."
         if not results[0]:
             return "a draw."
         winner = 0 if results[0] > 0 else 1
@@ -237,10 +236,13 @@ class Terminal:
 
     def _swap(self, _):
         self.humans = set(range(self.num_players)) - self.humans
-        if self.num_players == 2 and len(self.humans) == 1:
+        seats = ", ".join(str(seat + 1) for seat in sorted(self.humans))
+        if self.num_players == 1 or not self.humans:
+            print("You play now." if self.humans else "The network plays now.")
+        elif self.num_players == 2 and len(self.humans) == 1:
             print(f"You are {'XO'[min(self.humans)]} now.")
         else:
-            print("You play " + (", ".join(str(seat + 1) for seat in sorted(self.humans)) or "nobody") + " now.")
+            print(f"You are {'player' if len(self.humans) == 1 else 'players'} {seats} now.")
 
     def _new(self, _):
         self.session.restart()
@@ -281,6 +283,11 @@ class Terminal:
 
     def _quit(self, _):
         raise Quit
+
+
+def _number(score):
+    """Return a score as text."""
+    return f"{score:,.10g}"
 
 
 def _value(move):

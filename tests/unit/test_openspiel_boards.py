@@ -116,11 +116,18 @@ def test_the_boards_of_games_with_dice_show_the_pieces_of_who_began_alike():
             cells = [-1 if sign == "." else int(sign != own) for sign in text[1 + row].replace("|", "")]
             assert np.delete(board.players[row], 6).tolist() == cells
         assert (board.players == 0).sum() == (board.players == 1).sum() == 15
+        off, names = {"x": ("X 0, O 0", ("12/13", "", "1/24")), "o": ("O 0, X 0", ("13/12", "", "24/1"))}[own]
+        assert board.beside == f"dice 1 2; borne off: {off}; X began"
+        assert (board.columns[0], board.columns[6], board.columns[12]) == names  # as who is to move counts the points
     heap = "|......|" + "......|\n"
     text = (
         "|6.....|......|\n" + "|o.....|......|\n" * 4 + "|      |      |\n" + heap * 5
     ) + "Bar: oo\nScores, X: 1, O: 2"
-    for begins, owner, beside in ((0, 1, "Bar: oo, Scores, X: 1, O: 2"), (1, 0, "Bar: xx, Scores, O: 1, X: 2")):
+    on_the_bar = (
+        "on the bar: X 0, O 2; borne off: X 1, O 2; X began",
+        "on the bar: O 0, X 2; borne off: O 1, X 2; X began",
+    )
+    for begins, owner, beside in ((0, 1, on_the_bar[0]), (1, 0, on_the_bar[1])):
         board = openspiel_boards.read(text, game.game, False, begins)
         assert board.players[0, 0] == owner and board.symbols[0][0] == "6" and board.beside == beside
 
