@@ -200,7 +200,8 @@ class Terminal:
         if self.num_players > 2:
             best = [seat for seat, value in enumerate(results) if value == max(results)]
             all_have = ", ".join(f"player {seat + 1} has {value:+.2f}" for seat, value in enumerate(results))
-            return f"player {best[0] + 1} wins; {all_have}." if len(best) == 1 else f"nobody is alone ahead; {all_have}."
+            first = "a draw" if len(best) == self.num_players else "nobody is alone ahead"
+            return f"{f'player {best[0] + 1} wins' if len(best) == 1 else first}; {all_have}."
         if not results[0]:
             return "a draw."
         winner = 0 if results[0] > 0 else 1

@@ -18,10 +18,27 @@ SMALL = {
     "cursor_go": {"board_size": 5, "max_cursor_moves": 10},
 }
 # Of games for any of several numbers of players: those that differ in kind, and the most.
-SEATS = {"chinese_checkers": (2, 3, 6), "maedn": (2, 3, 4), "pig": (2, 3, 10), "quoridor": (2, 3, 4), "yacht": (1, 2, 10)}
+SEATS = {
+    "chinese_checkers": (2, 3, 6),
+    "maedn": (2, 3, 4),
+    "pig": (2, 3, 10),
+    "quoridor": (2, 3, 4),
+    "yacht": (1, 2, 10),
+}
 PARTS = 5  # in which all games are trained, each a test
 # These stand for all on two ranks: many actions, heaps, moves in a row, several boards, one player, dice, many players.
-SOME = ["chess", "nim", "mancala", "go", "quoridor", "ultimate_tic_tac_toe", "cliff_walking", "catch", "backgammon", "pig"]
+SOME = [
+    "chess",
+    "nim",
+    "mancala",
+    "go",
+    "quoridor",
+    "ultimate_tic_tac_toe",
+    "cliff_walking",
+    "catch",
+    "backgammon",
+    "pig",
+]
 
 
 def names():
