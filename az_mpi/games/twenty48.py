@@ -142,7 +142,13 @@ class Rules(PositionGame):
         symbols = tuple(tuple(str(2**tile) if tile else " " for tile in row) for row in tiles.tolist())
         players = np.where(tiles > 0, 0, -1).astype(np.int8)
         rows = tuple(str(row + 1) for row in range(self.size))
-        return Board(players, symbols, columns=tuple(COLUMNS[: self.size]), rows=rows, beside=f"{int(state[self.cells]):,} points")
+        return Board(
+            players,
+            symbols,
+            columns=tuple(COLUMNS[: self.size]),
+            rows=rows,
+            beside=f"{int(state[self.cells]):,} points",
+        )
 
 
 def _turned_moves(cells, size):

@@ -244,7 +244,10 @@ def _about_games(chosen):
     }.get(num_players, "as its player sees it: +1 is a win, -1 a loss")
     drawn = ", what was drawn for it" * any(position.drawn for one in chosen for position in one.positions)
     player = ", its player" * (num_players > 1)
-    about = f"<p>Each move has its number{player}{drawn} and its name, then the value that the search found before it, {values}.</p>"
+    about = (
+        f"<p>Each move has its number{player}{drawn} and its name, then the value that the search found before it, "
+        f"{values}.</p>"
+    )
     if num_players == 1:
         return about
     last = chosen[0].positions[-1].board

@@ -18,8 +18,8 @@ POSITIONS_MAX = 6  # of each game that are drawn
 class Position(NamedTuple):
     """A position of a game in which a player is to move, or its end.
 
-    ply: the number of moves from the initial position to it, without those of chance. to_play: 0, 1 and so on. value: of
-    the search, in [-1, 1], for the player who began, or with three players and more for the one to move; None at the
+    ply: the number of moves from the initial position to it, without those of chance. to_play: 0, 1 and so on. value:
+    of the search, in [-1, 1], for the player who began, or with three players and more for the one to move; None at the
     end of the game. drawn: what chance drew right before. board: None for a game without boards. text: what `Game.show`
     draws.
     """
