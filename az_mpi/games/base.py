@@ -265,6 +265,16 @@ def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Boa
     return board._replace(last=tuple(board.filled_since(old)), left=tuple(left))
 
 
+def last_board(game: Game, states: Sequence[np.ndarray]) -> Board | None:
+    """Return `board_after` of the newest of a game's states, each [S], and its last move. If chance moved last and left
+    the board as it was, as dice do, that is the last move of a player. Returns None for a game without boards."""
+    for before in states[-2::-1]:
+        board = board_after(game, before, states[-1])
+        if board is None or board.last or board.left or int(game.to_play(before[None])[0]) != CHANCE:
+            return board
+    return game.board(states[-1])
+
+
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:
     """Return the owner of the piece on each cell, int8 [H, W] as in `Board.players`.
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.games.base import CHANCE, board_after
+from az_mpi.games.base import CHANCE, last_board
 from az_mpi.games.board_data import Board
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.player import levels
@@ -275,7 +275,7 @@ class WebGame(threading.Thread):
     def _moved(self):
         """Describe the new position in the state. What the search says about it follows while it thinks."""
         session, game = self.session, self.session.game
-        board = board_after(game, session.before, session.state)
+        board = last_board(game, session.states)
         self._position = {
             "board": None if board is None else board.described(),
             "text": game.show(session.state),

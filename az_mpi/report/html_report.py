@@ -139,7 +139,7 @@ def _charts(data):
         chart.lines("Losses", "optimiser step", "loss", data.losses(), train_marks, empty=_no_losses(data)),
         loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
         *strength.charts(data, evaluation_marks),
-        loop("Game length", "moves of all players", mean_length="mean_length"),
+        loop("Game length", "moves", mean_length="mean_length"),
         loop("Mean result in self-play", "value, from -1 to 1", mean_result="mean_result")
         if any("mean_result" in record for record in data.iterations)
         else loop("First player's score in self-play", "mean score", first_player="first_player_score"),

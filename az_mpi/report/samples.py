@@ -7,7 +7,7 @@ import numpy as np
 
 from az_mpi import games
 from az_mpi.core.printing import counted
-from az_mpi.games.base import CHANCE, board_after
+from az_mpi.games.base import CHANCE, last_board
 from az_mpi.games.board_data import Board
 from az_mpi.report.board import seat_name
 from az_mpi.storage import segment
@@ -70,17 +70,17 @@ def choose(folder: Path, game_name: str) -> list[Sample]:
 def _sample(game, record, index, what):
     row = record.games[index]
     rows = record.positions[record.positions["game"] == row["id"]]
-    end, drawn = _drawn(game, record.moves(row["id"]), rows)
+    ways, drawn = _replayed(game, record.moves(row["id"]), rows)
     begun = int(rows["ply"][0]) - len(drawn[0])
     sign = np.where(rows["to_play"] == 1, -1, 1) if game.num_players == 2 else np.ones(len(rows))
     values = [*(rows["root_value"] * sign).tolist(), None]
     positions = []
-    before = None
-    for index, state in enumerate([*rows["state"], end]):
+    for index, way in enumerate(ways):
+        state = way[-1]
         player = int(game.to_play(state[None])[0])
-        board = board_after(game, before, state)
-        positions.append(Position(begun + index, player, values[index], drawn[index], board, game.show(state)))
-        before = state
+        positions.append(
+            Position(begun + index, player, values[index], drawn[index], last_board(game, way), game.show(state))
+        )
     shown = np.unique(np.linspace(0, len(rows), min(POSITIONS_MAX + 1, len(rows) + 1)).round().astype(int))[1:]
     cut = " (ended by the move cap)" if row["truncated"] else ""
     elsewhere = f", begun after {begun} others" if begun else ""
@@ -90,20 +90,26 @@ def _sample(game, record, index, what):
     return Sample(f"{title}; {about}", game.num_players, moves, positions, shown.tolist())
 
 
-def _drawn(game, moves, rows):
-    """Return (the last state of a game, [S]; what chance drew before each of its positions and before the end, words).
-    moves: of `Record.moves`. rows: the positions."""
+def _replayed(game, moves, rows):
+    """Return (for each of a game's positions, and its end, the states from the position before to it, each [S]; what
+    chance drew between them, words). moves: of `Record.moves`. rows: the positions."""
     words: list[list[str]] = [[] for _ in range(len(rows) + 1)]
+    ways: list[list[np.ndarray]] = [[] for _ in range(len(rows) + 1)]
     if moves[0][0] == 0:
         state = game.initial(1)[0]
     else:  # it began elsewhere
         state, moves = rows["state"][0], [move for move in moves if move[0] >= rows["ply"][0]]
-    led_to = np.searchsorted(rows["ply"], [ply for ply, _, _ in moves]).tolist()  # of chance's moves: which position
-    for index, (_, mover, action) in zip(led_to, moves):
+    index = 0
+    for _, mover, action in moves:
+        ways[index].append(state)
         if mover == CHANCE:
             words[index].append(game.outcome_to_text(state, action))
+        else:
+            index += 1
+            ways[index].append(state)
         state = game.play(state[None], np.array([action]))[0]
-    return state, words
+    ways[index].append(state)
+    return ways, words
 
 
 def _result(game, row, rows):
