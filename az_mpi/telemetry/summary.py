@@ -47,9 +47,10 @@ def evaluation_lines(result: dict[str, Any]) -> list[str]:
     if "score_mean" in result:
         lines.append(f"  {result['score_name']}: {scores_text(result)}; {counted(result['num_games'], 'game')}")
     for name, match in result["matches"].items():
-        text = (
-            _of_one(name, match) if "difference" in match else _of_two(match) if "elo" in match else _of_several(match)
-        )
+        if "difference" in match:
+            text = _of_one(name, match)
+        else:
+            text = _of_two(match) if "elo" in match else _of_several(match)
         lines.append(f"  against {name}: {text}")
     if best := result.get("optimum"):
         lines.append(f"  the best possible: {best['score_mean']:.5g}, {_relative(result['score_mean'], best)}")
@@ -91,8 +92,8 @@ def _of_two(match):
 
 def _of_several(match):
     return (
-        f"share of the points {match['score']:.3f} [{match['score_low']:.3f}, {match['score_high']:.3f}] (equal players "
-        f"have {1 / match['num_players']:.3f}), alone in first place in {match['wins']} of "
+        f"share of the points {match['score']:.3f} [{match['score_low']:.3f}, {match['score_high']:.3f}] (equal "
+        f"players have {1 / match['num_players']:.3f}), alone in first place in {match['wins']} of "
         f"{counted(match['num_games'], 'game')}{_mean_result(match)}"
     )
 
