@@ -178,17 +178,24 @@ class Terminal:
         if self.session.over:
             print(f"The game is over: {self._outcome()} Type new, undo, save FILE or quit.")
         elif self.session.to_play in self.humans:
-            legal = list(self.session.legal())
+            known = self.session.legal()
+            # Of moves with one name, such as both orders of two dice, the first is listed, which has no number.
+            legal = [word for word in known if "#" not in word or word.rpartition("#")[0] not in known]
             listed = " ".join(legal) if len(legal) <= LISTED_MAX else f"{len(legal)}; `moves` lists them"
             print(f"{self._you()}. Legal moves: {listed}")
 
     def _you(self):
         """Return a sentence that says who the person to move is, or what one player has."""
+        from az_mpi.games.board_data import MARKS
+
         session, player = self.session, self.session.to_play
         if self.num_players == 1:
             score = session.score
             return "It is your move" if score is None else f"Your {session.game.score_name}: {_number(score)}"
-        return f"You are {'XO'[player]}" if self.num_players == 2 else f"You are player {player + 1}"
+        if self.num_players == 2:
+            return f"You are {'XO'[player]}"
+        has_board = session.game.board(session.state) is not None
+        return f"You are player {player + 1}" + f" ({MARKS[player]} on the board)" * has_board
 
     def _outcome(self):
         """Return a sentence that says how the game ended."""
@@ -227,10 +234,13 @@ class Terminal:
             print("The game is over.")
             return
         self.session.think(self.limit)
-        print("  move      share   value   prior  expected")
-        for move in self.session.moves()[:HINTS]:
-            words = self.session.line(move.variation[:8])
-            print(f"  {words[0]:<9} {move.share:>4.0%}  {_value(move):>7}   {move.prior:>4.0%}   {' '.join(words)}")
+        lines = [(move, self.session.line(move.variation[:8])) for move in self.session.moves()[:HINTS]]
+        width = max([9, *(len(words[0]) for _, words in lines)])
+        print(f"  {'move':<{width}} share   value   prior  expected")
+        for move, words in lines:
+            print(
+                f"  {words[0]:<{width}} {move.share:>4.0%}  {_value(move):>7}   {move.prior:>4.0%}   {' '.join(words)}"
+            )
 
     def _moves(self, _):
         print(" ".join(self.session.legal()) or "The game is over.")
