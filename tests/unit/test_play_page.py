@@ -31,7 +31,7 @@ def opened(browser, monkeypatch):
 
     def open_page(name, moves="", humans=(0,)):
         game = WebGame(lambda _: Session(loaded_player(name)), "newest", Limit(1), {"run": "x", "checkpoints": []}, {})
-        game.is_analysing, game.humans = False, {0, 1}
+        game.is_analysing, game.humans = False, set(range(game.session.game.num_players))
         server = web_server.Server(("127.0.0.1", 0))
         server.game = game
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
