@@ -133,6 +133,11 @@ class Search(Section):
         "30).",
     )
     temperature_final: float = fixed(0.25, "tau of the plies after temperature_plies (the paper: 0).", ge=0)
+    relative_values: bool = fixed(
+        True,
+        "In games of one player the search takes values relative to the range of those in its tree, as MuZero does "
+        "(Schrittwieser et al. 2020, equation 5): small differences of scores decide as large ones do.",
+    )
     reuse_tree: bool = fixed(True, "Start the next search from the subtree of the move that was played.")
     gumbel_actions: whole(1, 1024) = fixed(16, "m: actions that Gumbel search considers at the root in self-play.")
     gumbel_c_visit: float = fixed(

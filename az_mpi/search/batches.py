@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Search(Protocol):
-    """What a batch needs of a search: see `puct.Search`. rule: see `simulation.choose_edge`."""
+    """What a batch needs of a search: see `puct.Search`. rule: see `choices.choose_edge`."""
 
     game: Game
     evaluate: Evaluator

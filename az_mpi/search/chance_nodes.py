@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.hashing import mix
-from az_mpi.core.intrinsics import inlined, inner
+from az_mpi.core.intrinsics import inner
 from az_mpi.core.players import CHANCE
 from az_mpi.search import tree
 
@@ -27,7 +27,7 @@ GOLDEN = 0.6180339887498949
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
-@inlined()
+@inner()
 def outcome_edge(trees: Trees, b: int, n: int) -> int:
     """Return the edge of chance node n that its next visit takes, int64."""
     node = trees.node[b, n]

@@ -3,8 +3,8 @@
 The root draws m actions without replacement, by Gumbel numbers on top of the log priors, and sequential halving divides
 the simulations among them. Below it, visits follow the improved policy. That is also the training target:
 pi'(a) = softmax(log P(a) + sigma(q(a))), where q(a) is `improved.completed` and sigma(q) = (c_visit + max_b N(b))
-c_scale q, q on a scale from 0 to 1. Without noise the Gumbel numbers are 0. Proven losses have probability 0 and are
-not visited.
+c_scale q, q on a scale from 0 to 1, or in the tree's range of values, see `tree.note_value`. Without noise the Gumbel
+numbers are 0. Proven losses have probability 0 and are not visited.
 
 A root that is searched beyond its target begins another round of sequential halving, as long as all before together.
 
@@ -22,7 +22,7 @@ from numba import njit
 from numba.extending import overload
 
 from az_mpi.core.intrinsics import UNCOUNTED, floats_on_stack, inlined, inner
-from az_mpi.search import improved, puct, puct_rule, root, simulation, streams, tree
+from az_mpi.search import choices, improved, puct, puct_rule, root, streams, tree
 
 WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
 LEAST = 1e-6  # smaller parts of the largest probability are left out of the training target
@@ -52,7 +52,7 @@ class Rule(NamedTuple):
     explores: np.ndarray
 
 
-simulation.BEGIN_WITH_PRIOR.add(Rule)
+choices.BEGIN_WITH_PRIOR.add(Rule)
 
 
 class Search(puct.Search):
@@ -107,7 +107,7 @@ class Search(puct.Search):
         return self._wins_first(slots, _choose(self._in_bytes, slots, self.rule, temperature))
 
 
-@overload(simulation.choose_edge, jit_options=UNCOUNTED)
+@overload(choices.choose_edge, jit_options=UNCOUNTED)
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
@@ -127,12 +127,19 @@ def _is_wide(trees, b, rule):
 
 
 @inlined()
+def _scale(trees, b, most, rule):
+    """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2, divided by the tree's
+    `width`. Where actions are compared, s q will do. most: max_b N(b)."""
+    return (rule.c_visit + most) * rule.c_scale / (2 * trees.tree[b].width)
+
+
+@inlined()
 def _logits(trees, b, rule, logits):
     """Write log P(a) + s q(a) of each edge of the root into logits, float32 [edges]; -inf if it is not `playable`. s:
-    `improved.scale`."""
+    `_scale`."""
     n = np.int64(0)
     node = trees.node[b, n]
-    factor = improved.scale(improved.completed(trees, b, n, logits), rule.c_visit, rule.c_scale)
+    factor = _scale(trees, b, improved.completed(trees, b, n, logits), rule)
     for k in range(node.edge_count):
         prior = max(trees.edge[b, node.first_edge + k].edge_prior, improved.TINY)
         good = root.playable(trees, b, n, node.first_edge + k)
@@ -147,7 +154,7 @@ def _inner_edge(trees, b, n, rule):
     most = improved.completed(trees, b, n, policy)
     if most == 0:  # pi' is the prior
         return node.first_edge + tree.likeliest(trees, b, n)
-    improved.improve(trees, b, n, improved.scale(most, rule.c_visit, rule.c_scale), policy)
+    improved.improve(trees, b, n, _scale(trees, b, most, rule), policy)
     num = 0
     for e in range(node.first_edge, node.first_edge + node.edge_count):
         num += trees.edge[b, e].edge_visits
@@ -161,7 +168,7 @@ def _inner_edge(trees, b, n, rule):
     return best
 
 
-@overload(simulation.prepare_root, jit_options=UNCOUNTED)
+@overload(choices.prepare_root, jit_options=UNCOUNTED)
 def _prepare_for_gumbel(trees, b, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, rule: _prepare(trees, b, rule)
@@ -268,7 +275,7 @@ def _best_considered(trees, b, rule, visits, temperature):
     the larger temperature * Gumbel number + log P + sigma(q); of equals it is the first."""
     n = np.int64(0)
     q = floats_on_stack()
-    factor = improved.scale(improved.completed(trees, b, n, q), rule.c_visit, rule.c_scale)
+    factor = _scale(trees, b, improved.completed(trees, b, n, q), rule)
     best = -1
     best_score = -np.inf
     best_due = False
@@ -299,7 +306,7 @@ def _policy(trees, slots, rule):
             policy[:] = root.counted(trees, b)
         else:
             most = improved.completed(trees, b, n, policy)
-            improved.improve(trees, b, n, improved.scale(most, rule.c_visit, rule.c_scale), policy)
+            improved.improve(trees, b, n, _scale(trees, b, most, rule), policy)
             highest = policy.max()
             for k in range(len(policy)):
                 policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
@@ -321,7 +328,7 @@ def _value(trees, slots, rule):
             values[i] = node.value_sum / node.visits
         elif node.edge_count > 0:
             q = np.empty(node.edge_count, np.float32)
-            factor = improved.scale(improved.completed(trees, b, n, q), rule.c_visit, rule.c_scale)
+            factor = _scale(trees, b, improved.completed(trees, b, n, q), rule)
             policy = q.copy()
             improved.improve(trees, b, n, factor, policy)
             for k in range(len(q)):

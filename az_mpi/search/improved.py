@@ -45,16 +45,9 @@ def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
 
 
 @inlined()
-def scale(most: int, c_visit: float, c_scale: float) -> float:
-    """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2. Where actions are
-    compared, s q will do. most: max_b N(b)."""
-    return (c_visit + most) * c_scale / 2
-
-
-@inlined()
 def improve(trees: tree.Trees, b: int, n: int, factor: float, q: np.ndarray) -> None:
     """Replace q, float32 [edges] of node n, by the improved policy pi': P(a) exp(sigma(q(a))), scaled to the sum 1.
-    factor: `scale`."""
+    factor: s in sigma(q) = s (q + 1)."""
     node = trees.node[b, n]
     highest = np.float32(-np.inf)
     total = 0.0

@@ -36,7 +36,7 @@ def add_leaf(
         if mine.told[BROKEN] > 0:
             break
         if ended:
-            simulation.backup(trees, b, leaf, mine.gains, rule, True)
+            simulation.backup_new_result(trees, b, leaf, mine.gains, rule)
             return False
         if player != CHANCE:
             this.leaf = leaf

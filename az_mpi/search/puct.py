@@ -40,6 +40,7 @@ class Search:
         self.noise = noise
         # Each simulation adds at most one node to the root; carried nodes were counted when they were visited.
         self.trees = tree.allocate(game, num_trees, settings.simulations + 1)
+        self.trees.tree["ranged"] = settings.relative_values and game.num_players == 1
         self.target = np.full(num_trees, settings.simulations, np.int32)
         self.streams = np.zeros(num_trees, np.uint64)
         self.explores = np.zeros(num_trees, np.bool_)

@@ -13,7 +13,7 @@ from numba import njit
 from numba.extending import overload
 
 from az_mpi.core.intrinsics import UNCOUNTED, inlined, inner
-from az_mpi.search import root, simulation, streams, tree
+from az_mpi.search import choices, root, streams, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class Rule(NamedTuple):
     """How PUCT chooses among a node's edges: `exploration_table`, the reduction of first-play urgency, the factor of
     `forced_visits`, and the slots whose root explores, bool [B].
 
-    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `simulation.choose_edge`
-    and `simulation.prepare_root` do."""
+    The kernels of a search take such a tuple. Its type selects, when they are compiled, what `choices.choose_edge`
+    and `choices.prepare_root` do."""
 
     exploration: np.ndarray
     reduction: float
@@ -48,9 +48,10 @@ def exploration_table(settings: schema.Search) -> np.ndarray:
 
 @inlined()
 def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_reduction: float) -> int:
-    """Return the edge with the highest Q(s, a) + c(s) P(s, a) sqrt(N(s)) / (1 + N(s, a)); the first of equals.
+    """Return the edge with the highest Q(s, a) + w c(s) P(s, a) sqrt(N(s)) / (1 + N(s, a)); the first of equals. w: the
+    tree's `width`.
 
-    First-play urgency: an unvisited action counts as Q = V(s) - fpu_reduction sqrt(sum of the visited priors).
+    First-play urgency: an unvisited action counts as Q = V(s) - w fpu_reduction sqrt(sum of the visited priors).
     If the result behind an edge is known, Q is that result, and a loss comes after all other actions.
     """
     node = trees.node[b, n]
@@ -60,8 +61,9 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     for e in range(first, last):
         if trees.edge[b, e].edge_child != NO_CHILD:  # a visit under way, of several, has no child yet
             visited += trees.edge[b, e].edge_prior
-    unvisited_q = node.value_sum / node.visits - fpu_reduction * math.sqrt(visited)
-    scale = exploration[node.visits]
+    width = trees.tree[b].width
+    unvisited_q = node.value_sum / node.visits - width * fpu_reduction * math.sqrt(visited)
+    scale = width * exploration[node.visits]
     best = first
     best_score = -np.inf
     for e in range(first, last):
@@ -80,15 +82,15 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     return best
 
 
-simulation.BEGIN_WITH_PRIOR.add(Rule)
+choices.BEGIN_WITH_PRIOR.add(Rule)
 
 
-@overload(simulation.prepare_root, jit_options=UNCOUNTED)
+@overload(choices.prepare_root, jit_options=UNCOUNTED)
 def _prepare_for_puct(trees, b, rule):
     return (lambda trees, b, rule: None) if rule.instance_class is Rule else None
 
 
-@overload(simulation.choose_edge, jit_options=UNCOUNTED)
+@overload(choices.choose_edge, jit_options=UNCOUNTED)
 def _choose_by_puct(trees, b, n, rule):
     if rule.instance_class is Rule:
         return lambda trees, b, n, rule: (
@@ -134,7 +136,7 @@ def _take_off_forced(trees, b, rule, visits):
     as long as its PUCT score stays below that one's. What has one visit left then has none."""
     node = trees.node[b, 0]
     best = np.argmax(visits)
-    scale = rule.exploration[node.visits]
+    scale = trees.tree[b].width * rule.exploration[node.visits]
     num = node.visits - 1
     top = trees.edge[b, node.first_edge + best]
     if top.edge_visits == 0:

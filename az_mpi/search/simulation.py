@@ -1,8 +1,6 @@
 """One simulation in each of a batch of trees: descend to a leaf, then add it, expand it and back up its value.
 
-What is chosen on the way down is up to the search. `prepare_root` and `choose_edge` here are only names: PUCT and
-Gumbel search (puct.py, gumbel.py) each add their own body with Numba's `overload`, and the type of `rule` says which of
-them is compiled. So both share the trees and all other kernels.
+What is chosen on the way down is up to the search, see choices.py.
 
 `select` and `complete` are for one simulation in each of many trees (self-play), `select_several` and
 `complete_several` for several in one tree (play).
@@ -14,45 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit, prange
-from numba.extending import overload
 
-from az_mpi.core.intrinsics import UNCOUNTED, inlined, inner
+from az_mpi.core.intrinsics import inlined, inner
 from az_mpi.search import chance_nodes, root, tree, values
+from az_mpi.search.choices import begins_with_prior, choose_edge, prepare_root
 from az_mpi.search.tree import NO_CHILD, UNDECIDED
 
 # In place of an action, where a descent ended: at a new root, which is itself to be evaluated; at a known result.
 EVALUATE, KNOWN = -1, -2
-
-
-def prepare_root(trees: tree.Trees, b: int, rule: tuple) -> None:
-    """Get the root of tree b ready for descents that begin together. For compiled code: a search adds an `overload` for
-    the type of its rule."""
-    raise NotImplementedError
-
-
-def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
-    """Return the edge of node n, int64, that the next simulation that comes there descends. For compiled code: a search
-    adds an `overload` for the type of its rule.
-
-    Below the root it may depend on what is in the node, its edges and their children alone: it is called when one of
-    these changes, and its answer is kept in the node. That is much less work than at each visit."""
-    raise NotImplementedError
-
-
-# Classes of rules that take the edge with the largest prior, the first of equals, at each node below the root of which
-# no edge was visited. A rule of another class is asked there, too.
-BEGIN_WITH_PRIOR: set[type] = set()
-
-
-def begins_with_prior(rule: tuple) -> bool:
-    """Return whether the class of a rule is in BEGIN_WITH_PRIOR. For compiled code."""
-    raise NotImplementedError
-
-
-@overload(begins_with_prior, jit_options=UNCOUNTED)
-def _begins_with_prior(rule):
-    found = rule.instance_class in BEGIN_WITH_PRIOR
-    return lambda rule: found
 
 
 @inner()
@@ -70,13 +37,25 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
 
 
 @inner()
-def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple, proves: bool) -> None:
+def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple) -> None:
     """Add a value for each player, float32 [P], to the leaf and to every edge and node on the path to it, and choose
-    where the next simulations descend. proves: the leaf is new and exact; nodes above it may be so, too."""
+    where the next simulations descend."""
+    _back_up(trees, b, leaf, gains, rule, False)
+
+
+@inner()
+def backup_new_result(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple) -> None:
+    """Do what `backup` does for a leaf that is new and exact: nodes above it may be so, too."""
+    _back_up(trees, b, leaf, gains, rule, True)
+
+
+@inlined()
+def _back_up(trees, b, leaf, gains, rule, proves):
     node = trees.node[b, leaf]
     node.visits += 1
     node.value_sum += gains[node.player]
     n = np.int64(leaf)
+    tree.note_value(trees, b, n)
     _add_gains(trees, b, n, gains)
     for depth in range(trees.tree[b].path_length - 1, -1, -1):
         n = np.int64(node.parent)
@@ -91,6 +70,7 @@ def backup(trees: tree.Trees, b: int, leaf: int, gains: np.ndarray, rule: tuple,
         if proves:
             edge.edge_exact = True
             proves = chance_nodes.prove(trees, b, n) if node.chance else tree.prove(trees, b, n)
+        tree.note_value(trees, b, n)
         if n > 0 and not node.exact:
             node.choice = next_edge(trees, b, n, rule) - node.first_edge
     trees.node[b, 0].choice = UNDECIDED  # what a root visits next may also depend on the search
@@ -133,7 +113,7 @@ def _select_one(trees, b, rule, noise, gains):
     n, action = _descend(trees, b, rule, noise, True)
     if action == KNOWN:
         values.exact(trees, b, n, gains)
-        backup(trees, b, n, gains, rule, False)
+        backup(trees, b, n, gains, rule)
         return NO_CHILD, KNOWN
     return n, action
 
@@ -165,7 +145,7 @@ def select(trees: tree.Trees, slots: np.ndarray, rule: tuple, noise: root.Noise,
     [m], actions int64 [m], states [m, S], how many are leaves): first the leaves, each with the node and the action
     that lead there and that node's state, then the roots.
 
-    rule: see `choose_edge`. noise: see `root.mix_noise`.
+    rule: see choices.py. noise: see `root.mix_noise`.
     """
     nodes = np.empty(len(slots), np.int64)
     actions = np.empty(len(slots), np.int64)
@@ -219,7 +199,10 @@ def _complete_one(trees, b, leaves, i, row, rule, noise):
         expand(trees, b, leaf, leaves.logits[row], leaves.legal[row], rule)
         if noise.due[b] and leaf == 0:
             root.mix_noise(trees, b, noise)
-    backup(trees, b, leaf, gains, rule, ended)
+    if ended:
+        backup_new_result(trees, b, leaf, gains, rule)
+    else:
+        backup(trees, b, leaf, gains, rule)
 
 
 @njit(cache=True, nogil=True)
@@ -313,7 +296,7 @@ def _back_up_known(trees, b, nodes, actions, paths, is_new, rule, gains):
         if is_new[i] and actions[i] == KNOWN:
             _restore(trees, b, paths[i])
             values.exact(trees, b, nodes[i], gains)
-            backup(trees, b, nodes[i], gains, rule, False)
+            backup(trees, b, nodes[i], gains, rule)
 
 
 @njit(cache=True, nogil=True)

@@ -16,7 +16,7 @@ from numba import njit
 from az_mpi.core import evaluation_table
 from az_mpi.core.evaluation_table import Known
 from az_mpi.core.intrinsics import call2, inlined, inner, prefetch, shared_call, uncounted
-from az_mpi.search import loop_memory, new_leaves, root, simulation, tree, values
+from az_mpi.search import choices, loop_memory, new_leaves, root, simulation, tree, values
 from az_mpi.search.loop_memory import (
     BROKEN,
     GROUP,
@@ -156,7 +156,7 @@ def _complete(trees, b, rule, noise, game, known, evaluated, mine):
         )
     values.of_evaluation(mine.value, np.int64(trees.node[b, leaf].player), mine.gains)
     _expand(trees, b, leaf, logits, legal, rule, noise)
-    simulation.backup(trees, b, leaf, mine.gains, rule, False)
+    simulation.backup(trees, b, leaf, mine.gains, rule)
     this.stage = IDLE
     this.row = -1
 
@@ -195,7 +195,7 @@ def _begin_descents(trees, active, rule, noise, mine):
         mine.depths[i] = 0
         mine.edges[i] = EVALUATE
         if trees.tree[b].stage == IDLE:
-            simulation.prepare_root(trees, b, rule)
+            choices.prepare_root(trees, b, rule)
             if noise.due[b] and trees.node[b, 0].edge_count > 0:  # searched before it became the root
                 root.mix_noise(trees, b, noise)
             mine.nodes[i] = 0
@@ -246,7 +246,7 @@ def _reach_leaves(trees, active, rule, noise, game, known, mine):
             n = np.int64(this.leaf)
             if edges[i] == KNOWN:
                 values.exact(trees, b, n, mine.gains)
-                simulation.backup(trees, b, n, mine.gains, rule, False)
+                simulation.backup(trees, b, n, mine.gains, rule)
                 continue
             if edges[i] != EVALUATE and not new_leaves.add_leaf(trees, b, n, edges[i], rule, noise, game, mine):
                 continue
@@ -296,7 +296,7 @@ def _look_up(trees, active, target, rule, noise, game, known, mine):
                 if _legal(trees, b, leaf, game, mine) > 0:
                     values.of_evaluation(mine.value, np.int64(trees.node[b, leaf].player), mine.gains)
                     _expand(trees, b, leaf, logits, mine.legal, rule, noise)
-                    simulation.backup(trees, b, leaf, mine.gains, rule, False)
+                    simulation.backup(trees, b, leaf, mine.gains, rule)
                     this.stage = IDLE
         if this.stage == IDLE and not complete(trees, b, target):
             active[num] = b

@@ -30,6 +30,7 @@ UNDECIDED = -1
 # Stages of a simulation: none is under way; its leaf is to be looked up; its leaf waits for an evaluation.
 IDLE, LEAF, WAITS = 0, 1, 2
 WIN = 1.0  # no result is better for the player to move
+NARROW = 1e-3  # the least `width` of a tree: smaller differences of values count as noise
 
 # Fields that are read together lie together: a node in half a cache line, a node's edges in a row.
 NODE = np.dtype(
@@ -74,6 +75,12 @@ TREE = np.dtype(
         ("symmetry", np.int16),  # that its position is evaluated in
         ("stage", np.int8),  # IDLE, LEAF or WAITS
         ("stores", np.bool_),  # whether this tree puts the evaluation into the cache
+        # Whether the search takes values relative to those in the tree, as it may in games of one player; then also the
+        # smallest and the largest mean value of a node. width: half their difference, at least NARROW; else 1.
+        ("ranged", np.bool_),
+        ("smallest", np.float32),
+        ("largest", np.float32),
+        ("width", np.float32),
     ],
     align=True,
 )
@@ -193,7 +200,28 @@ def reset(
         trees.tree[slots[i]].nodes_used = 0
         trees.tree[slots[i]].edges_used = 0
         trees.tree[slots[i]].stage = IDLE
+        _forget_range(trees, slots[i])
         add_node(trees, slots[i], NO_CHILD, states[i], players[i], ended[i], values[i])
+
+
+@inlined()
+def note_value(trees: Trees, b: int, n: int) -> None:
+    """Widen the range of values of tree b by that of node n, which was visited. (Schrittwieser et al. 2020, "Mastering
+    Atari, Go, chess and shogi by planning with a learned model", equation 5, of mean values.)"""
+    this = trees.tree[b]
+    if this.ranged:
+        node = trees.node[b, n]
+        value = np.float32(node.exact_value if node.exact else node.value_sum / node.visits)
+        this.smallest = min(this.smallest, value)
+        this.largest = max(this.largest, value)
+        this.width = max((this.largest - this.smallest) / 2, NARROW)
+
+
+@inner()
+def _forget_range(trees, b):
+    trees.tree[b].smallest = np.inf
+    trees.tree[b].largest = -np.inf
+    trees.tree[b].width = NARROW if trees.tree[b].ranged else 1.0
 
 
 @inlined()
@@ -323,3 +351,7 @@ def reroot(trees: Trees, b: int, root: int) -> None:
     trees.node[b, 0].choice = UNDECIDED  # roots are searched otherwise than nodes below
     trees.tree[b].nodes_used = kept
     trees.tree[b].edges_used = edges
+    _forget_range(trees, b)
+    for n in range(kept):
+        if trees.node[b, n].visits > 0:
+            note_value(trees, b, n)

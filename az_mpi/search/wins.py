@@ -22,7 +22,7 @@ def prove_wins(trees: tree.Trees, slots: np.ndarray, game: Game, rule: tuple, wi
     """Play each legal action of the roots that are expanded by the rules, and prove for each root the one that wins at
     once; of several the one with the largest prior.
 
-    slots: int64 [n]. rule: see `simulation.choose_edge`. wins: int64 [B]; gets these actions, or NO_WIN."""
+    slots: int64 [n]. rule: see `choices.choose_edge`. wins: int64 [B]; gets these actions, or NO_WIN."""
     wins[slots] = NO_WIN
     at_once = max(STATES_AT_ONCE // game.num_actions, 1)
     for k in range(0, len(slots), at_once):
@@ -85,4 +85,4 @@ def _add_wins(
             edge.edge_child = tree.add_node(trees, b, np.int64(0), states[best], player[best], True, results[best])
             trees.path[b, 0] = edges[best]
             trees.tree[b].path_length = 1
-            simulation.backup(trees, b, np.int64(edge.edge_child), results[best], rule, True)
+            simulation.backup_new_result(trees, b, np.int64(edge.edge_child), results[best], rule)

@@ -32,6 +32,7 @@ TINY = {
     "memory": "--engines torch --iterations 24 --settled 12",
     "one_gpu": "--tiny",
     "one_game": "--config_file configs/smoke.json --simulations 20 --seconds 0.3 --runs 1",
+    "one_kind": "random --games 2",
     "perft": "--depth 3 --plies 2000 --runs 1",
     "precisions": "mpirun tests/data/run_of_0823929 --first fp32 --second auto --games 4 --simulations 4",
     "rules": "--games tictactoe othello(size=4) --blocks 1 --channels 8 --parallel_games 4 --seconds 0.2 --runs 1",

@@ -87,6 +87,13 @@ class Pig(PositionGame):
         return str(outcome + 1)
 
 
+class FullPig(Pig):
+    """Pig to 100 points, as people play it."""
+
+    max_plies = 2600
+    goal = 100
+
+
 class Trio(PositionGame):
     """Three players put their stones on a row of `size` cells; who has three beside each other wins. A state is the
     cells, 0 or the player's number + 1, and the number of stones."""

@@ -13,7 +13,7 @@ from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import RolloutEvaluator, UniformEvaluator
 from az_mpi.search import make_play_search, make_search
-from az_mpi.search.tree import NO_CHILD
+from az_mpi.search.tree import NARROW, NO_CHILD
 
 ALL = pytest.mark.parametrize("game", [Digits(), Pig(), Rain(), Trio()], ids=lambda game: game.name)
 BOTH = pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
@@ -264,3 +264,58 @@ def test_play_of_three_players_takes_the_win_at_once(several):
     while not search.done(slots)[0]:
         search.step_several(0, several)
     assert search.choose(slots, np.zeros(1))[0] == 1
+
+
+class SmallDigits(Digits):
+    """The same game with 64 times smaller differences of values, all near 0.5."""
+
+    name = "small_digits"
+
+    def result(self, state):
+        return state[0] == self.max_plies, (state[1] / 16.0 - 1) / 64 + 0.5
+
+
+@BOTH
+def test_one_player_is_searched_alike_whatever_the_scale_of_its_values(algorithm):
+    trees = []
+    for game in (Digits(), SmallDigits()):
+        search, slots = searching(game, algorithm, 40, RolloutEvaluator(game, (3,)), num_trees=4)
+        search.run(slots)
+        trees.append([search.trees.edge_visits[b, : search.trees.edges_used[b]].tolist() for b in slots])
+    assert trees[0] == trees[1]
+
+
+@BOTH
+def test_values_as_they_are_make_other_searches_of_small_differences(algorithm):
+    trees = []
+    for game in (Digits(), SmallDigits()):
+        evaluate = RolloutEvaluator(game, (3,))
+        search, slots = searching(game, algorithm, 40, evaluate, num_trees=4, relative_values=False)
+        search.run(slots)
+        trees.append([search.trees.edge_visits[b, : search.trees.edges_used[b]].tolist() for b in slots])
+        assert (search.trees.width[slots] == 1).all()
+    assert trees[0] != trees[1]
+
+
+def test_the_range_of_a_tree_is_that_of_its_nodes_also_below_the_move_that_was_played():
+    game = Rain()
+    search, slots = searching(game, "puct", 60, RolloutEvaluator(game, (3,)), num_trees=3)
+    for _ in range(2):
+        search.run(slots)
+        for b in slots:
+            nodes = search.trees.node[b, : search.trees.nodes_used[b]]
+            nodes = nodes[nodes["visits"] > 0]
+            means = np.where(nodes["exact"], nodes["exact_value"], nodes["value_sum"] / nodes["visits"])
+            low, high = search.trees.smallest[b], search.trees.largest[b]
+            assert low <= means.min() + 1e-6 and high >= means.max() - 1e-6
+            assert search.trees.width[b] == pytest.approx(max((high - low) / 2, NARROW))
+        search.advance(slots, search.choose(slots, np.zeros(3)))
+        while len(rows := slots[search.trees.node["chance"][slots, 0]]):
+            chances = game.chances(search.trees.state[rows, 0])
+            search.advance(rows, chances.argmax(axis=1))
+
+
+def test_values_of_two_players_are_searched_as_they_are():
+    search, slots = searching(Pig(), "puct", 30)
+    search.run(slots)
+    assert search.trees.width[0] == 1

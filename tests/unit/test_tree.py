@@ -72,7 +72,7 @@ def chain(players, value):
     trees.path_length[0] = len(players) - 1
     rule = searching(game, UniformEvaluator(game), game.initial(1))[0].rule
     gains = np.array([value, -value] if players[-1] == 0 else [-value, value], np.float32)
-    backup(trees, 0, len(players) - 1, gains, rule, False)
+    backup(trees, 0, len(players) - 1, gains, rule)
     return trees
 
 
