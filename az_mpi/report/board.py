@@ -10,6 +10,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
+from az_mpi.core.printing import seat_name
+
 if TYPE_CHECKING:
     from az_mpi.games.board_data import Board
     from az_mpi.report.samples import Sample
@@ -120,12 +122,6 @@ def disc(player: int, light: int = 1) -> str:
         f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{seat_name(player)}">'
         f'<g class="piece {_colour(player, light)}">{_shape(player, 6, 6, 5)}</g></svg>'
     )
-
-
-def seat_name(player: int) -> str:
-    """Return what a player is called."""
-    names = ("first player", "second player", "third player")
-    return "blocked" if player < 0 else names[player] if player < len(names) else f"player {player + 1}"
 
 
 def _colour(player, light):

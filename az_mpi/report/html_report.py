@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core.arguments import Parser
-from az_mpi.core.printing import counted
+from az_mpi.core.printing import counted, seat_name
 from az_mpi.core.problems import Refusal, readable, write_file
 from az_mpi.core.registry import parse
 from az_mpi.report import board, chart, curve, run_data, strength
@@ -251,9 +251,7 @@ def _about_games(chosen):
     if num_players == 1:
         return about
     last = chosen[0].positions[-1].board
-    discs = [
-        board.disc(player, last.light if last else 1) + f" {board.seat_name(player)}" for player in range(num_players)
-    ]
+    discs = [board.disc(player, last.light if last else 1) + f" {seat_name(player)}" for player in range(num_players)]
     return f'<p class="players">{"".join(discs)}</p>{about}'
 
 

@@ -6,10 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from az_mpi import games
-from az_mpi.core.printing import counted
+from az_mpi.core.printing import counted, seat_name
 from az_mpi.games.base import CHANCE, last_board
 from az_mpi.games.board_data import Board
-from az_mpi.report.board import seat_name
 from az_mpi.storage import segment
 
 POSITIONS_MAX = 6  # of each game that are drawn
