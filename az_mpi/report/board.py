@@ -59,7 +59,7 @@ def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, in
     for row in range(height) if board.rows else ():
         x, y = centre(row, min(column for at, column in there if at == row) - 0.5)
         labels.append(_text(x - 7 - rim, y, board.rows[row], 11))
-    for column in range(width) if board.columns else ():
+    for column in sorted({column for _, column in there}) if board.columns else ():  # a gap has no cells
         x, y = centre(max(row for row, at in there if at == column), column)
         labels.append(_text(x, y + outline[1] + rim + 1 + LABEL / 2, board.columns[column], 11))
     right = max(centre(*place)[0] for place in there) + CELL / 2 + rim + 1

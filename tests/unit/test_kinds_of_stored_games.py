@@ -1,5 +1,7 @@
 """Stored games of one player, with chance, and of three players: as samples in the report, and on the page."""
 
+import re
+
 import numpy as np
 import pytest
 from helpers import loaded_player, play_games
@@ -7,6 +9,7 @@ from kinds import Digits, Pig, Rain, Sums, Trio
 
 from az_mpi.config import schema
 from az_mpi.games.base import CHANCE, after, results
+from az_mpi.games.board_data import NO_CELL, Board
 from az_mpi.play.run_views import RunViews
 from az_mpi.play.web_game import WebGame
 from az_mpi.player.limits import Limit
@@ -68,8 +71,11 @@ def test_samples_say_the_score_of_one_player_and_each_result_of_several(tmp_path
             scores = {f", drops {score:g};" for score in record.games["score"]}
             assert all(any(score in title for score in scores) for title in titles)
         else:
-            assert all("player +" in title or "player -" in title for title in titles)
-            assert all(title.count(" player ") == 3 + title.count("third player") - 1 for title in titles)
+            ends = [re.findall(r"(\w+) player ([-+][\d.]+)", title) for title in titles]
+            assert all([name for name, _ in end] == ["first", "second", "third"] for end in ends)
+            assert all(
+                sorted(value for _, value in end) in (["+1.00", "-0.50", "-0.50"], ["+0.00"] * 3) for end in ends
+            )
 
 
 def test_values_of_three_players_are_those_of_the_player_to_move(tmp_path):
@@ -83,14 +89,21 @@ def test_values_of_three_players_are_those_of_the_player_to_move(tmp_path):
     assert page.count('aria-label="third player"') >= len(rows) // 3
 
 
-def test_the_report_names_every_player_once_and_none_of_one_player(tmp_path):
-    for game, names in ((Digits(), []), (Pig(), ["first", "second"]), (Trio(), ["first", "second", "third"])):
+def test_the_report_names_every_player_and_none_of_one_player(tmp_path):
+    for game, num in ((Digits(), 0), (Pig(), 2), (Trio(), 3)):
         folder = tmp_path / game.name
         folder.mkdir()
         stored(game, folder)
         about = html_report._about_games(samples.choose(folder, f"kinds:{type(game).__name__}"))
-        assert [name for name in ("first", "second", "third") if f"{name} player</" in f"{about}</"] or not names
-        assert about.count("<svg") == len(names) and ("drawn" in about) == (game.name == "pig")
+        assert re.findall(r"</svg> (\w+) player", about) == ["first", "second", "third"][:num]
+        assert ("drawn" in about) == (game.name == "pig")
+
+
+def test_a_board_with_a_gap_between_its_halves_is_drawn_with_the_names_of_its_columns():
+    """As in backgammon."""
+    players = np.array([[0, -1, NO_CELL, 1], [-1, -1, NO_CELL, -1]], np.int8)
+    picture = board.draw(Board(players, columns=("4/5", "3/6", "", "2/7")), "a board", 20)
+    assert re.findall(r">([^<>]+)</text>", picture) == ["4/5", "3/6", "2/7"] and picture.count('class="cell"') == 6
 
 
 @ALL
