@@ -258,7 +258,7 @@ def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Boa
     if board is None or before is None:
         return board
     old = game.board(before)
-    if old is None:
+    if old is None or old.players.shape != board.players.shape:
         return board
     mover = int(game.to_play(before[None])[0])
     left = board.left_since(old, mover) if mover != CHANCE else []

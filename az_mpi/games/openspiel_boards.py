@@ -36,7 +36,7 @@ class Form(NamedTuple):
 
     read: the function of it, see `_grid`. first, second, nobody: the signs of the pieces of who began, of the other
     one, and of neither. empty: the sign of an empty cell. kinds: {sign: symbol of a kind of piece}; None: each sign is
-    its symbol. figures, edges, light: of `Board`.
+    its symbol. figures, edges, light: of `Board`. further: the signs of the players after the second, one each.
     """
 
     read: Callable[[str, "Form"], tuple[Signs, Sequence[str], Sequence[str], str] | None]
@@ -48,6 +48,7 @@ class Form(NamedTuple):
     figures: Mapping[str, str] = NO_FIGURES
     edges: tuple[int, ...] = ()
     light: int = 1
+    further: str = ""
 
 
 def read(text: str, game: Any, is_over: bool, begins: int = 0) -> Board | None:
@@ -61,6 +62,7 @@ def read(text: str, game: Any, is_over: bool, begins: int = 0) -> Board | None:
     signs, columns, rows, beside = found
     owner = {" ": NO_CELL, form.empty: -1} | dict.fromkeys(form.nobody, NOBODY)
     owner |= dict.fromkeys(form.first, 0) | dict.fromkeys(form.second, 1)
+    owner |= {sign: player for player, sign in enumerate(form.further, 2)}
     if name == "backgammon" and begins == 1 or name == "banqi" and "P0=Red" in text:
         owner |= dict.fromkeys(form.first, 1) | dict.fromkeys(form.second, 0)
         beside = re.sub("\\b[XO]\\b", lambda word: word[0].translate(OTHER_MARKS), beside)
@@ -137,7 +139,7 @@ def _grid(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], s
 
 def _hexagons(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], str] | None:
     """Return the same of rows of hexagons: a cell is a sign, and neighbours in the next row are half a cell away."""
-    signs = form.first + form.second + form.empty
+    signs = form.first + form.second + form.further + form.empty
     row = re.compile(rf"[\s\d]*(?:[\[\]\s]*[{re.escape(signs)}])+[\[\]\s]*[a-z]?")
     found = [line for line in text.splitlines() if row.fullmatch(line.rstrip())]
     places = {(r, p - r): sign for r, line in enumerate(found) for p, sign in enumerate(line) if sign in signs}
@@ -220,7 +222,7 @@ FORMS = {
     "catch": Form(_rows, "x", "", "o", kinds={"o": "o"}),
     "checkers": Form(_grid, "o8", "+*", kinds={"8": "K", "*": "k"}, figures={"K": CROWNED, "k": CROWNED}),
     "chess": _CHESS,
-    "chinese_checkers": Form(_hexagons, "1", "2"),
+    "chinese_checkers": Form(_hexagons, "1", "2", further="3456"),
     "cliff_walking": Form(_rows, "P", "", "XG", kinds={"X": "X", "G": "G"}),
     "clobber": Form(_grid, "o", "x"),
     "connect_four": _X_AND_O,

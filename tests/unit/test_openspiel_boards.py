@@ -132,6 +132,17 @@ def test_the_boards_of_games_with_dice_show_the_pieces_of_who_began_alike():
         assert board.players[0, 0] == owner and board.symbols[0][0] == "6" and board.beside == beside
 
 
+@pytest.mark.parametrize("num_players", [2, 3, 4, 6])
+def test_the_board_of_chinese_checkers_has_ten_pieces_of_every_player_all_game_long(num_players):
+    game = games.make(f"openspiel:chinese_checkers(players={num_players}, max_plies=60)")
+    rng, states = np.random.default_rng(0), game.initial(1)
+    while not game.terminal(states)[0][0]:
+        players = game.board(states[0]).players
+        assert [(players == player).sum() for player in range(num_players)] == [10] * num_players
+        assert (players.shape, (players != NO_CELL).sum()) == ((17, 17), 121)
+        states = game.play(states, np.array([rng.choice(np.flatnonzero(game.legal(states)[0]))]))
+
+
 def test_banqi_gives_the_colour_of_the_first_piece_to_player_0():
     rows = "? s ? ? ? ? ? ?\n" + "? ? ? ? ? ? ? ?\n" * 3
     for colour, owner in (("Black", 0), ("Red", 1)):
