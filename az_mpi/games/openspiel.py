@@ -36,7 +36,7 @@ from az_mpi.games.openspiel_live import Live, LiveStates, state_bytes
 
 MAX_PLIES = 512  # of players, by default; chess in OpenSpiel allows 17,695
 UNTRUNCATED_PLIES = 1024  # the longest game against other programs
-# "648 - Bar/24 Bar/23", "chance outcome 0 X starts, (roll: 12)": who starts is called X here, whoever it is.
+# "648 - Bar/24 Bar/23", "chance outcome 0 X starts, (roll: 12)": the one who starts is always X here.
 NUMBERED = re.compile(r"^(\d+ - |chance outcome \d+ ([XO] starts, )?)")
 CHOICES = {"truncated": ("draw", "material"), "view": ("board", "mover")}  # of parameters of `make`
 
