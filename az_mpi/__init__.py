@@ -22,6 +22,7 @@ KERNELS = (
     "games/*.py",
     "network/*.py",
     "search/*.py",
+    "selfplay/moves.py",
     "train/replay.py",
 )
 

@@ -18,6 +18,7 @@ from az_mpi.run import (
     exchange,
     imported,
     iteration_report,
+    ranking,
     recovery,
     resume,
     training_phase,
@@ -88,6 +89,7 @@ def iteration(run: Run) -> None:
 
 def play(run: Run) -> None:
     """Play the games that this iteration still lacks and exchange them."""
+    ranking.renew(run)
     old = exchange.committed(run)
     training_phase.abandon_stale(run, run.progress.iteration)
     games = quota.Quota(run.setup.config.selfplay, run.world, run.progress.iteration, old.games["id"])

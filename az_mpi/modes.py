@@ -25,7 +25,7 @@ from az_mpi.mpi import agreement, named_hosts, placement
 from az_mpi.mpi.alone import Alone
 from az_mpi.mpi.world import World
 from az_mpi.player import trained_network
-from az_mpi.run import beginning, evaluation_phase, exchange, kernels, resume, weights
+from az_mpi.run import beginning, evaluation_phase, exchange, kernels, ranking, resume, weights
 from az_mpi.run import fit as fitting
 from az_mpi.run.setup import assemble, check_room, prepare_play
 from az_mpi.selfplay import quota
@@ -208,4 +208,5 @@ def _open(arguments, config, world, requests):
     if not resume.restore(run, set_aside=False):
         raise RunFolderError(f"--logdir {folder}: holds no whole checkpoint\n  train there first, or name another run")
     weights.broadcast_weights(run)
+    ranking.renew(run)
     return run

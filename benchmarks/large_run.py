@@ -3,11 +3,14 @@
     python benchmarks/large_run.py                                            # 10,000 segments of 1,000 games: 5 GB
     python benchmarks/large_run.py --segments 1000 --games 100
 
-Makes the folder of a run of tic-tac-toe with the program's own writer, one segment an iteration, its metrics and a
-checkpoint. Seconds are of processor time, all threads and processes together. `find_s`: a start reads how many
-positions each segment has. `links_s`: games.h5 is renewed after one more segment.
+Makes the folder of a run of tic-tac-toe, one segment an iteration, its metrics and a checkpoint. Seconds are of
+processor time, all threads and processes together. `find_s`: a start reads how many positions each segment has.
+`first_links_s`: its first exchange makes games.h5; `links_s`: a later one renews it. `status` reads one small file,
+however long a run is.
 """
 
+import hashlib
+import io
 import json
 import resource
 import subprocess
@@ -18,6 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import h5py
 import numpy as np
 from common import make_parser, spread, tell
 from segments import PROVENANCE, random_games
@@ -43,7 +47,7 @@ def main():
         make(run, arguments.segments, arguments.games)
         figures = {"find_s": seconds(lambda: segment.find(run / "games"))}
         links = segment.Links(run / "games", run / "games.h5")
-        links.renew()
+        figures["first_links_s"] = seconds(links.renew)
         figures["links_s"] = seconds(links.renew)
         for name in ("verify", "report"):
             figures[f"{name}_s"] = command(name, run)
@@ -62,12 +66,30 @@ def make(run, num_segments, num_games):
         for iteration in range(num_segments):
             record.games["id"] = game_ids(iteration, 1, np.arange(num_games))
             record.games["iteration"], record.positions["game"] = iteration, np.repeat(record.games["id"], lengths)
-            made += segment.write(run / "games", iteration, game, record, PROVENANCE).num_positions
+            made += like(run / "games", iteration, game, record)
             metrics.write(json.dumps(measured(iteration + 1, num_games, made)) + "\n")
     segment.link_all(run / "games", run / "games.h5")
     model = resnet.build(game, config.network, config.seed).state_dict()
     progress = checkpoint.Progress(num_segments, num_games=num_segments * num_games, num_positions=made)
     checkpoint.save(run / "checkpoints", checkpoint.Checkpoint(progress, model, {}), keep=1)
+
+
+def like(folder, iteration, game, record):
+    """Write a segment whose games differ from those of the folder's first one in their ids and iteration alone; return
+    its number of positions. The program's writer makes the first one; it takes several times as long."""
+    first, path = segment.path_of(folder, 0, 0), segment.path_of(folder, iteration, 0)
+    if not iteration:
+        return segment.write(folder, 0, game, record, PROVENANCE).num_positions
+    content = first.read_bytes()
+    end = content.index(b"az_mpi segment counts ")  # behind it: the counts and the sum, as text
+    with h5py.File(memory := io.BytesIO(content[:end]), "r+") as file:
+        file.attrs["iteration"] = iteration
+        file["games/id"][:], file["games/iteration"][:] = record.games["id"], iteration
+        file["positions/game"][:] = record.positions["game"]
+    body = memory.getvalue() + content[end:-64]
+    mark = body.rindex(b"az_mpi segment sha256 ")
+    path.write_bytes(body + hashlib.sha256(body[:mark]).hexdigest().encode())
+    return len(record.positions)
 
 
 def measured(iteration, num_games, made):

@@ -219,6 +219,17 @@ class Selfplay(Section):
         ge=0,
         le=1,
     )
+    ranked_reward: float = fixed(
+        0.0,
+        "In games of one player the value of a position is 1 if the game ends above a threshold, -1 if below it, and "
+        "drawn by lot if at it. The threshold is the result that this share of the newest games stays at or below "
+        "(Laterre et al. 2018: 0.75); 0: the value is the game's result. docs/methods.md.",
+        ge=0,
+        le=0.99,
+    )
+    ranked_games: whole(1) = fixed(
+        250, "The newest games of earlier iterations that the threshold of ranked_reward is made of."
+    )
     weights: dict[str, Annotated[float, Field(gt=0)]] = free(
         {},
         (
@@ -399,10 +410,15 @@ class Checkpoint(Section):
 
     every: whole(1) = free(1, "Iterations between checkpoints.")
     keep: whole(1) = free(3, "Newest checkpoints that are kept.")
+    keep_best: whole(2) = free(
+        64,
+        "Networks in best/ that are kept: half of them are the newest ones, and the others lie evenly over the older "
+        "iterations, on a logarithmic scale.",
+    )
 
 
 class Storage(Section):
-    """Who writes games, and how long a run waits for a file system that fails."""
+    """Who writes games, how many are kept, and how long a run waits for a file system that fails."""
 
     ranks_per_writer: whole(2) = free(
         64,
@@ -410,6 +426,11 @@ class Storage(Section):
             "Ranks whose games one of them writes, at least. Root writes for all ranks of a job of fewer than twice as "
             "many. One core stores about 24,000 games of Connect Four a second."
         ),
+    )
+    keep_windows: whole(0) = free(
+        0,
+        "Games on disk: of so many replay windows, counted back from the newest checkpoint; segments before them are "
+        "removed. 2 is enough to resume. 0: all games are kept.",
     )
     give_up_s: float = free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
 

@@ -131,6 +131,11 @@ def _check_keys(config, game):
             f"selfplay.resign_threshold = {threshold:g}: {kind_of(game)}, and only one of two players can resign\n"
             f"  allowed: {Selfplay().resign_threshold:g}, the default"
         )
+    if config.selfplay.ranked_reward and game.num_players != 1:
+        raise Refusal(
+            f"selfplay.ranked_reward = {config.selfplay.ranked_reward:g}: {kind_of(game)}, and only the results of a "
+            f"game of one player are ranked\n  allowed: {Selfplay().ranked_reward:g}, the default"
+        )
     if game.num_players == 1 and game.num_outcomes and plies not in (0, Evaluate().opening_plies):
         raise Refusal(
             f"evaluate.opening_plies = {plies}: {kind_of(game)}, whose games begin without random moves: chance alone "

@@ -3,6 +3,7 @@
 Besides the network there are two without weights, for tests and as opponents.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from az_mpi.core import evaluation_table
 from az_mpi.core.players import num_values
+from az_mpi.core.ranks import all_ranked
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import play_out
 
@@ -29,6 +31,9 @@ class Evaluator:
     """
 
     in_background = False  # whether `begin` returns before the device has finished
+    # With `selfplay.ranked_reward`: the result of a game that its values compare with, -1 for games that end below it
+    # and 1 for those above it. NaN: its values are results.
+    threshold = math.nan
 
     @property
     def describe(self) -> str:
@@ -136,4 +141,4 @@ class RolloutEvaluator(Evaluator):
 
     def __call__(self, states: np.ndarray) -> Evaluation:
         value, _ = play_out(self.game, states, self.rng)
-        return np.zeros((len(states), self.game.num_actions), np.float32), value
+        return np.zeros((len(states), self.game.num_actions), np.float32), all_ranked(value, self.threshold)

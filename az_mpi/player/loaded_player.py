@@ -107,6 +107,7 @@ class LoadedPlayer:
         settings = self.settings.model_copy(update={"simulations": simulations, "reuse_tree": True})
         cached = cache_bytes and isinstance(self.evaluator, NetworkEvaluator)
         evaluate = CachedEvaluator(self.game, self.engine, cache_bytes) if cached else self.evaluator
+        evaluate.threshold = self.evaluator.threshold
         return make_play_search(self.game, evaluate, settings, num_trees)
 
     def leaves_at_once(self) -> int:
@@ -215,7 +216,9 @@ def load_player(
     if precision == "int8":
         made.calibrate(game.planes(int8.random_states(game)))
         made.load(network)
-    return LoadedPlayer(game, made, config.match_search())
+    player = LoadedPlayer(game, made, config.match_search())
+    player.evaluator.threshold = trained.threshold
+    return player
 
 
 def on_rank(world: World) -> dict[str, Any]:

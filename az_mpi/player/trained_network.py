@@ -3,6 +3,7 @@
 import inspect
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,13 +27,14 @@ NAMED_MAX = 1000  # actions whose names a file has
 
 class TrainedNetwork(NamedTuple):
     """A network on the CPU, with its game and configuration. iteration: after how many it was saved. run: the folder of
-    the run that it is from; None if it is from a file that `export` wrote."""
+    the run that it is from; None if it is from a file that `export` wrote. threshold: see `Evaluator.threshold`."""
 
     config: Config
     game: Game
     network: resnet.ResNet
     iteration: int
     run: Path | None = None
+    threshold: float = math.nan
 
     def about(self) -> dict[str, str]:
         """Return what a file says of the network: {name: text}, all but the version and the game as JSON."""
@@ -52,6 +54,7 @@ class TrainedNetwork(NamedTuple):
             "actions": self._names_of_actions(),
             "config": kept,
         }
+        rows |= {} if math.isnan(self.threshold) else {"threshold": self.threshold}
         return {"az_mpi": __version__, "game": self.game.name} | {name: json.dumps(row) for name, row in rows.items()}
 
     def _names_of_actions(self):
@@ -88,7 +91,20 @@ def read(path: str | Path) -> TrainedNetwork:
     config = run_folder.recorded_config(run)
     game, network = _built(config)
     tensors, iteration = _weights(path, run, network.state_dict())
-    return _filled(config, game, network, tensors, iteration, path, f"the network of {run}")._replace(run=run)
+    filled = _filled(config, game, network, tensors, iteration, path, f"the network of {run}")
+    return filled._replace(run=run, threshold=_threshold(run, config, game, iteration))
+
+
+def _threshold(run, config, game, iteration):
+    """Return what the network after so many complete iterations ranks results by: what those of the last one did."""
+    if not config.selfplay.ranked_reward:
+        return math.nan
+    from az_mpi.storage import thresholds  # not at the top: it loads HDF5
+
+    try:
+        return thresholds.of_iteration(run / "games", config, game, iteration - 1).result
+    except OSError as error:
+        raise Refusal(f"{run / 'games'} cannot be read: {error}") from error
 
 
 def at_size(trained: TrainedNetwork, columns: int, rows: int) -> Game:
@@ -124,12 +140,13 @@ def _of_file(path, read):
         if "config" not in about:
             raise ValueError("it does not say which game it is for")
         data = json.loads(about["config"])
-        iteration = int(about["iteration"])
+        iteration, threshold = int(about["iteration"]), float(about.get("threshold", "nan"))
     except (OSError, ValueError, KeyError) as error:
         raise not_exported(path, error) from error
     config = configuration.validate(data, f"the configuration in {path}", folders=[path.parent, Path.cwd()])
     game, network = _built(config)
-    return _filled(config, game, network, tensors, iteration, path, "its configuration")
+    filled = _filled(config, game, network, tensors, iteration, path, "its configuration")
+    return filled._replace(threshold=threshold)
 
 
 def _built(config):

@@ -35,15 +35,16 @@ class GameRecord(NamedTuple):
 
     moves: all actions, from the initial position on, with the outcomes of chance. result: for the player who began, in
     [-1, 1]. names: of the players, the one who began first. note: why a player lost it, if that was not by the rules.
-    thoughts: of the search in the position before each move; () if nothing is known. start: the text of the position in
-    which the game begins, as `Game.state_to_text` writes it; "": the initial one. event: the tournament or run that it
-    is of. results: of each player where they are not two. score: where one player has a score in the game's unit."""
+    thoughts: of the search in the position before each move, None where chance moves; () if nothing is known. start:
+    the text of the position in which the game begins, as `Game.state_to_text` writes it; "": the initial one. event:
+    the tournament or run that it is of. results: of each player where they are not two. score: where one player has a
+    score in the game's unit."""
 
     moves: Sequence[int]
     result: float
     names: tuple[str, ...]
     note: str = ""
-    thoughts: Sequence[Thought] = ()
+    thoughts: Sequence[Thought | None] = ()
     start: str = ""
     event: str = "az_mpi match"
     results: Sequence[float] = ()
@@ -272,9 +273,9 @@ def to_json(game: Game, record: GameRecord, number: int = 1) -> str:
     content |= {"start": record.start} if record.start else {}
     content |= {"note": record.note} if record.note else {}
     if record.thoughts:
-        content["values"] = [round(thought.value, 6) for thought in record.thoughts]
+        content["values"] = [thought and round(thought.value, 6) for thought in record.thoughts]
         content["best"] = [
-            {game.action_to_text(state, action): round(share, 4) for action, share in thought.best}
+            {game.action_to_text(state, action): round(share, 4) for action, share in (thought.best if thought else ())}
             for state, thought in zip(states, record.thoughts)
         ]
     return json.dumps(content, ensure_ascii=False) + "\n"

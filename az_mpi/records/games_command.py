@@ -57,11 +57,6 @@ def main(arguments: list[str]) -> int:
 
     game = games.make(run_folder.recorded_config(given.run).game)
     check_suffix(given.output, game)
-    if game.num_outcomes:
-        raise Refusal(
-            f"{game.name} has moves of chance; `games` writes games without them\n"
-            "  python -m az_mpi web shows the stored games of a run"
-        )
     check_new(given.output)
     try:
         return _write(given, game)
@@ -145,39 +140,71 @@ def _games(game, record, ids) -> "Iterator[GameRecord | None]":
 
     ends = np.cumsum(record.games["length"])
     first_policy = np.cumsum(record.positions["policy_count"]) - record.positions["policy_count"]
+    parts = np.split(record.chance, np.flatnonzero(np.diff(record.chance["game"])) + 1)
+    drawn = {int(part["game"][0]): part for part in parts if len(part)}
     for k in np.flatnonzero(np.isin(record.games["id"], ids)):
         begin, end = int(ends[k] - record.games["length"][k]), int(ends[k])
-        yield _game(game, record, k, slice(begin, end), first_policy)
+        chance = drawn.get(int(record.games["id"][k]), record.chance[:0])
+        yield _game(game, record, k, slice(begin, end), first_policy, chance)
 
 
-def _game(game, record, k, rows, first_policy):
+def _game(game, record, k, rows, first_policy, chance):
+    """Return game k of a record. chance: its moves of chance."""
     from az_mpi.records.game_records import GameRecord, Thought
     from az_mpi.storage.imports import RANK
 
     positions, about = record.positions[rows], record.games[k]
-    start = ""
-    if positions["state"][0].tobytes() != game.initial(1)[0].tobytes():
-        to_text = getattr(game, "state_to_text", None)
-        if to_text is None:
-            return None
-        start = to_text(positions["state"][0])
+    moves, start, last = _moves(game, positions, chance)
+    if start is None:
+        return None
     is_imported = about["rank"] == RANK
-    thoughts = []
+    thoughts: list[Thought | None] = [None] * len(moves)
+    first_ply = min([int(positions["ply"][0]), *chance["ply"][:1].tolist()])
     for position, first in zip(positions, first_policy[rows]):
         entries = record.policy[first : first + position["policy_count"]]
         order = (-entries["probability"]).argsort(kind="stable")[:BEST_MAX]
         best = tuple((int(entries["action"][j]), float(entries["probability"][j])) for j in order)
-        thoughts.append(Thought(float(position["root_value"]), () if is_imported else best))
-    name = "imported" if is_imported else "az_mpi"
-    last = game.play(positions["state"][-1:], positions["action"][-1:])
-    is_over = game.terminal(last)[0][0]
+        thought = Thought(float(position["root_value"]), () if is_imported else best)
+        thoughts[int(position["ply"]) - first_ply] = thought
+    is_over = game.num_players != 2 or game.terminal(last)[0][0]
     note = "the limit of moves" if about["truncated"] else "" if is_over or not about["outcome"] else "resigned"
     return GameRecord(
-        positions["action"].tolist(),
+        moves,
         float(about["outcome"]),
-        (name, name),
+        ("imported" if is_imported else "az_mpi",) * game.num_players,
         note,
         thoughts,
         start,
         f"game {int(about['id'])}, iteration {int(about['iteration'])}",
+        _results(game, positions, about),
+        float(about["score"]) if game.score_name else None,
     )
+
+
+def _moves(game, positions, chance):
+    """Return (all moves of a game, with the outcomes of chance; the text of the position in which it begins, "" for the
+    initial one, None if there is no text; the last state, [1, S])."""
+    import numpy as np
+
+    order = np.argsort(np.concatenate([positions["ply"], chance["ply"]]), kind="stable")
+    moves = np.concatenate([positions["action"], chance["outcome"]])[order]
+    last = game.play(positions["state"][-1:], positions["action"][-1:])
+    for drawn in chance["outcome"][chance["ply"] > positions["ply"][-1]]:
+        last = game.play(last, np.array([drawn]))
+    begins_with_chance = order[0] >= len(positions)  # no game that begins elsewhere does
+    start: str | None = ""
+    if not begins_with_chance and positions["state"][0].tobytes() != game.initial(1)[0].tobytes():
+        try:
+            start = game.state_to_text(positions["state"][0])
+        except (AttributeError, ValueError):
+            start = None
+    return moves.tolist(), start, last
+
+
+def _results(game, positions, about):
+    """Return the result of each player where they are not two, else ()."""
+    from az_mpi.core.players import by_player
+
+    if game.num_players <= 2:
+        return () if game.num_players == 2 else (float(about["outcome"]),)
+    return tuple(by_player(game.num_players, positions["value"][:1], positions["to_play"][:1])[0].tolist())

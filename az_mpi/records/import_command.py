@@ -237,6 +237,7 @@ class Import:
         ids = game_ids(self.iteration, _start(), np.arange(first, first + len(record.games)))
         record.games["id"], record.games["iteration"] = ids, self.iteration
         record.positions["game"] = np.repeat(ids, record.games["length"])
+        record.chance["game"] = ids[record.chance["game"].astype(np.int64)]
         self._store(record, place)
         for of_files, num_games, num_positions in rows:
             self.num_games += num_games

@@ -29,14 +29,16 @@ def read_json(text: str, game: Game) -> WrittenGame:
         if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
             raise TypeError("moves are no list of words")
         result = RESULTS.get(result) if isinstance(result, str) else None if result is None else float(result)
-        values = {k: min(max(float(value), -1.0), 1.0) for k, value in enumerate(values)}
+        values = {k: min(max(float(value), -1.0), 1.0) for k, value in enumerate(values) if value is not None}
+        results = [float(one) for one in content.get("results") or []]
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         return WrittenGame(fault=f"not readable: {type(error).__name__}: {str(error)[:80]}")
     if name != game.name:
         return WrittenGame(fault=f"another game: {str(name)[:60]}")
-    if result is not None and not abs(result) <= 1 or any(value != value for value in values.values()):
+    said = [*results, *([] if result is None else [result])]
+    if not all(abs(one) <= 1 for one in said) or any(value != value for value in values.values()):
         return WrittenGame(fault="not readable: a result or value is no number from -1 to 1")
-    return WrittenGame(words, result, values, str(start), for_mover=True)
+    return WrittenGame(words, result, values, str(start), for_mover=True, results=results)
 
 
 def read_plain(text: str, game: Game) -> WrittenGame:

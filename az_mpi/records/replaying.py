@@ -1,16 +1,17 @@
 """Plays games of files again by the rules, many at a time, and makes rows of them as self-play does.
 
-Shapes: n games under way, S numbers a state, A actions.
+Shapes: n games under way, S numbers a state, A actions, P players.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from az_mpi.games.base import Game
+from az_mpi.core.players import from_mover, of_players
+from az_mpi.games.base import CHANCE, Game
 from az_mpi.records.pgn_reader import NOTES
 from az_mpi.records.written_game import WrittenGame
-from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
+from az_mpi.selfplay.record import CHANCE_MOVE, POLICY, Record, game_dtype, position_dtype
 from az_mpi.storage.imports import RANK
 
 SHOWN_MAX = 24  # characters of a move in a message
@@ -27,6 +28,7 @@ class MoveWords:
         self.game = game
         self._fast = getattr(game, "texts_to_actions", None)
         self._known: dict[str, list[int]] = {}
+        self._known_outcomes: dict[str, list[int]] = {}
 
     def find(self, states: np.ndarray, words: Sequence[str]) -> np.ndarray:
         """Return the legal actions of states, [n, S], that words name, int64 [n]; -1 where there is none. A word "#12"
@@ -38,6 +40,19 @@ class MoveWords:
             return actions
         legal = self.game.legal(states)
         return np.array([self._find(*row) for row in zip(states, legal, words)], np.int64)
+
+    def find_outcomes(self, states: np.ndarray, words: Sequence[str]) -> np.ndarray:
+        """Return the outcomes of chance that words name in states, [n, S], where it is chance's move, int64 [n]; -1
+        where no outcome of this name is possible."""
+        return np.array([self._outcome(*row) for row in zip(states, self.game.chances(states) > 0, words)], np.int64)
+
+    def _outcome(self, state, possible, word):
+        known = self._known_outcomes.setdefault(word, [])
+        for outcome in (*known, *np.flatnonzero(possible).tolist()):
+            if possible[outcome] and self.game.outcome_to_text(state, outcome) == word:
+                known += [] if outcome in known else [outcome]
+                return outcome
+        return -1
 
     def _find(self, state, legal, word):
         if word.startswith("#") and word[1:].isdecimal():
@@ -67,7 +82,7 @@ class MoveWords:
 
 def replay(game: Game, written: Sequence[WrittenGame], words: MoveWords) -> tuple[Record, list[str]]:
     """Return (the games that the rules allow, as a record without ids, in order; why each game is left out, "" if it is
-    taken)."""
+    taken). In place of its id a move of chance has the number of its game in the record."""
     return _Replay(game, written, words).result()
 
 
@@ -78,8 +93,12 @@ class _Replay:
         self.totals = np.array([len(one.words) for one in written], np.int64)  # of moves, passes that are put in too
         self.says_players = any(one.players for one in written)
         self.moves = [list(one.words) for one in written]
-        self.outcome = np.zeros(len(written), np.float32)
-        self._rows: list[tuple] = []  # (game numbers [n], states [n, S], actions [n], players [n]) of each ply
+        self.outcome = np.zeros((len(written), game.num_players), np.float32)
+        self.score = np.zeros(len(written), np.float32)
+        self.num_rows = np.zeros(len(written), np.int64)  # positions in which a player has moved
+        # Of each ply: (game numbers [n], states [n, S], actions [n], players [n], the positions before [n], the ply).
+        self._rows: list[tuple] = []
+        self._drawn: list[tuple] = []  # of each ply: (game numbers [n], outcomes [n], the ply)
 
     def result(self) -> tuple[Record, list[str]]:
         """See `replay`."""
@@ -88,6 +107,8 @@ class _Replay:
         while len(under_way):
             under_way, states = self._step(under_way, states, ply)
             ply += 1
+        for k in np.flatnonzero(self.num_rows == 0):
+            self.faults[k] = self.faults[k] or "no moves"  # but those of chance
         return self._record(), self.faults
 
     def _begin(self):
@@ -111,9 +132,10 @@ class _Replay:
         ended, value = self.game.terminal_at(states, ply)
         players = self.game.to_play(states)
         over = self.totals[games] == ply
+        results = of_players(self.game.num_players, value, players)
         for i in np.flatnonzero(over | ended):
             if over[i]:
-                self._end(games[i], ended[i], float(value[i]) * (1 - 2 * int(players[i])))
+                self._end(games[i], ended[i], results[i], states[i : i + 1])
             else:
                 limit = ply >= self.game.max_plies or self.game.is_cut(states[i])
                 self.faults[games[i]] = (
@@ -128,14 +150,20 @@ class _Replay:
         games, states, players = self._in_turn(games, states, players, ply)
         if not len(games):
             return games, states
-        actions = self.words.find(states, [self.moves[k][ply] for k in games.tolist()])
+        words, drawn = [self.moves[k][ply] for k in games.tolist()], players == CHANCE
+        actions = np.full(len(games), -1, np.int64)
+        for chosen, find in ((~drawn, self.words.find), (drawn, self.words.find_outcomes)):
+            if chosen.any():
+                actions[chosen] = find(states[chosen], [word for word, fits in zip(words, chosen) if fits])
         for i in np.flatnonzero(actions < 0):
             k = games[i]
             self.faults[k] = f"illegal move: number {ply + 1}, {self.moves[k][ply][:SHOWN_MAX]}"
-        legal = actions >= 0
-        games, states, actions, players = games[legal], states[legal], actions[legal], players[legal]
-        self._rows.append((games, states, actions, players))
-        return games, self.game.play(states, actions) if len(games) else states
+        legal, moved = actions >= 0, (actions >= 0) & ~drawn
+        before = self.num_rows[games]
+        self._rows.append((*(part[moved] for part in (games, states, actions, players, before)), ply))
+        self._drawn.append((games[legal & drawn], actions[legal & drawn], ply))
+        self.num_rows[games[moved]] += 1
+        return games[legal], self.game.play(states[legal], actions[legal]) if legal.any() else states[legal]
 
     def _in_turn(self, games, states, players, ply):
         """Leave out games in which a player moves out of turn, where the file says who moves. A pass that a file leaves
@@ -157,18 +185,28 @@ class _Replay:
                 stays[i] = False
         return games[stays], states[stays], players[stays]
 
-    def _end(self, k, ended, by_rules):
-        """Set the outcome of game k, whose moves are over. by_rules: its result for the player who began, if the rules
-        have ended it."""
-        said = self.written[k].result
+    def _end(self, k, ended, by_rules, state):
+        """Set the outcome of game k, whose moves are over in this state, [1, S]. by_rules: the result of each player,
+        float [P], if the rules have ended it."""
+        said, first = self._said(k), by_rules[0]
         if said is None and not ended:
             self.faults[k] = "no result"
         elif said is None:
             self.outcome[k] = by_rules
-        elif ended and np.sign(said) != np.sign(by_rules) and not self._is_counted():
-            self.faults[k] = f"another result: {said:+g}, by the rules {by_rules:+g}"
+        elif ended and np.sign(said[0]) != np.sign(first) and not self._is_counted():
+            self.faults[k] = f"another result: {said[0]:+g}, by the rules {first:+g}"
         else:
-            self.outcome[k] = said
+            self.outcome[k] = by_rules if ended and len(by_rules) != 2 else said
+        if self.game.score_name:
+            self.score[k] = self.game.score(state)[0]
+
+    def _said(self, k):
+        """Return the result of each player, [P], as the file says it; None if it does not."""
+        one, num = self.written[k], self.game.num_players
+        if num == 2:
+            return None if one.result is None else np.array([one.result, -one.result])
+        said = one.results or ([] if one.result is None else [one.result])
+        return np.array(said) if len(said) == num else None
 
     def _is_counted(self):
         """Whether the players agree on what the board is worth, so that rules of programs may say otherwise."""
@@ -176,29 +214,44 @@ class _Replay:
 
     def _record(self):
         taken = np.array([not fault for fault in self.faults], bool)
-        lengths = self.totals * taken
+        lengths = self.num_rows * taken
         offsets = np.cumsum(lengths) - lengths
         positions = np.zeros(int(lengths.sum()), position_dtype(self.game))
         values = np.full(len(positions), np.nan, np.float32)
-        for ply, (games, states, actions, players) in enumerate(self._rows):
+        for games, states, actions, players, before, ply in self._rows:
             keep = taken[games]
-            at = offsets[games[keep]] + ply
+            at = offsets[games[keep]] + before[keep]
             positions["ply"][at], positions["state"][at] = ply, states[keep]
             positions["action"][at], positions["to_play"][at] = actions[keep], players[keep]
         game_of = np.repeat(np.arange(len(taken)), lengths)
         sign = 1 - 2 * positions["to_play"].astype(np.float32)
-        positions["value"] = self.outcome[game_of] * sign
+        results = from_mover(self.outcome[game_of], positions["to_play"])
+        positions["value"] = results if self.game.num_players > 2 else results[:, 0]
         for k in np.flatnonzero(taken):
             one = self.written[k]
             if one.values:
-                plies = [ply for ply in one.values if ply < lengths[k]]
-                at = offsets[k] + np.array(plies, np.int64)
+                own = positions["ply"][offsets[k] : offsets[k] + lengths[k]].tolist()
+                rows_of = {ply: int(offsets[k]) + place for place, ply in enumerate(own)}
+                plies = [ply for ply in one.values if ply in rows_of]
+                at = np.array([rows_of[ply] for ply in plies], np.int64)
                 said = np.array([one.values[ply] for ply in plies], np.float32)
                 values[at] = said if one.for_mover else said * sign[at]
-        positions["root_value"] = np.where(np.isnan(values), positions["value"], values)
+        positions["root_value"] = np.where(np.isnan(values), results[:, 0], values)
         positions["weight"], positions["policy_count"] = 1.0, 1
         policy = np.empty(len(positions), POLICY)
         policy["action"], policy["probability"] = positions["action"], 1.0
-        rows = np.zeros(int(taken.sum()), GAME)
-        rows["rank"], rows["length"], rows["outcome"] = RANK, lengths[taken], self.outcome[taken]
-        return Record(rows, positions, policy)
+        rows = np.zeros(int(taken.sum()), game_dtype(self.game))
+        rows["rank"], rows["length"], rows["outcome"] = RANK, lengths[taken], self.outcome[taken, 0]
+        if self.game.score_name:
+            rows["score"] = self.score[taken]
+        return Record(rows, positions, policy, self._chance(taken))
+
+    def _chance(self, taken):
+        """Return the moves of chance of the games that are taken, CHANCE_MOVE [C]."""
+        drawn = [np.column_stack([games, np.full(len(games), ply), what]) for games, what, ply in self._drawn]
+        rows = np.concatenate([np.zeros((0, 3), np.int64), *drawn])
+        rows = rows[taken[rows[:, 0]]]
+        rows = rows[np.lexsort((rows[:, 1], rows[:, 0]))]
+        moves = np.zeros(len(rows), CHANCE_MOVE)
+        moves["game"], moves["ply"], moves["outcome"] = (np.cumsum(taken) - 1)[rows[:, 0]], rows[:, 1], rows[:, 2]
+        return moves

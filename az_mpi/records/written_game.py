@@ -14,7 +14,7 @@ class WrittenGame(NamedTuple):
     were made: the value of the position after them for the player who began, in [-1, 1]}. start: the position in which
     the game begins, as a text that `Game.text_to_state` reads; "": the initial one. players: who made each move, 0 or
     1, where the file says that; else (). fault: why the game cannot be taken, "" if nothing is known against it.
-    for_mover: whether `values` are for the player to move instead."""
+    for_mover: whether `values` are for the player to move instead. results: of each player where they are not two."""
 
     words: Sequence[str] = ()
     result: float | None = None
@@ -23,3 +23,4 @@ class WrittenGame(NamedTuple):
     players: Sequence[int] = ()
     fault: str = ""
     for_mover: bool = False
+    results: Sequence[float] = ()

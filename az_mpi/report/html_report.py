@@ -27,6 +27,7 @@ COLUMNS = (  # of the table of iterations: name in metrics.jsonl, heading, forma
     ("mean_length", "mean length", ".1f"),
     ("first_player_score", "first player scores", ".3f"),
     ("mean_result", "mean result", "+.3f"),
+    ("ranked_threshold", "ranked by", "+.3f"),
     ("games_per_s", "games/s", ",.1f"),
     ("simulations_per_s", "simulations/s", ",.0f"),
     ("num_steps", "steps", ",d"),
@@ -140,7 +141,7 @@ def _charts(data):
         loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
         *strength.charts(data, evaluation_marks),
         loop("Game length", "moves", mean_length="mean_length"),
-        loop("Mean result in self-play", "value, from -1 to 1", mean_result="mean_result")
+        loop("Mean result in self-play", "value, from -1 to 1", **_results(data))
         if any("mean_result" in record for record in data.iterations)
         else loop("First player's score in self-play", "mean score", first_player="first_player_score"),
         loop("Games a second, while playing", "games/s", all_ranks="games_per_s"),
@@ -272,9 +273,17 @@ def _configuration(data):
     )
 
 
+def _results(data):
+    """Return the names of the results of one player in the records of iterations, by what they are called."""
+    names = ("mean_result", "ranked_threshold")
+    return {name: name for name in names if any(name in record for record in data.iterations)}
+
+
 def _iterations(data):
     alone = any("mean_result" in record for record in data.iterations)  # a game of one player
-    columns = [row for row in COLUMNS if row[0] != ("first_player_score" if alone else "mean_result")]
+    left_out = {"first_player_score" if alone else "mean_result"}
+    left_out |= {"ranked_threshold"} - _results(data).keys()
+    columns = [row for row in COLUMNS if row[0] not in left_out]
     body = [
         [format(record[key], how) if key in record else "-" for key, _, how in columns] for record in data.iterations
     ]

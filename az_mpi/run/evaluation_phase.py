@@ -17,9 +17,9 @@ from az_mpi.liveness import watchdog
 from az_mpi.mpi.control_channel import Total
 from az_mpi.network import resnet
 from az_mpi.network.evaluators import NetworkEvaluator
-from az_mpi.run import weights
+from az_mpi.run import ranking, weights
 from az_mpi.run.state import Run
-from az_mpi.storage import checkpoint
+from az_mpi.storage import checkpoint, thinning
 from az_mpi.telemetry.metrics import Timers
 from az_mpi.telemetry.progress_bar import ProgressBar
 from az_mpi.telemetry.summary import evaluation_lines
@@ -63,6 +63,9 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
         # Last: the evaluation counts as done once this file is there.
         text, file = json.dumps(result, indent=1) + "\n", _evaluation_file(run)
         write(file, lambda check: files.write_bytes(file, text.encode(), before=check))
+        # After that: until it counts as done, the best network before this one is needed.
+        keep = run.setup.config.checkpoint.keep_best
+        write(copy, lambda check: thinning.thin_networks(copy.parent, keep, check))
         run.setup.callbacks.evaluation(result)
 
 
@@ -74,6 +77,7 @@ def measure(
     best: of the best network so far, or None. answer: see `evaluate`."""
     setup = run.setup
     ours = NetworkEvaluator(setup.game, run.playing.engine)
+    ours.threshold = ranking.of_network(run, run.progress.iteration)
     result = evaluation.evaluate(
         run.world,
         setup.config,
@@ -112,8 +116,9 @@ def load_best(run: Run, before: int) -> NetworkEvaluator | None:
     world, playing, network = run.world, run.playing, run.training.network
     folder = run.setup.folder / "best"
     look = functools.partial(_newest_best, folder, before, network, run.report.logger)
-    tensors = world.on_root(lambda: run.files.read(folder, look))
-    if not world.share(tensors is not None):
+    tensors, iteration = world.on_root(lambda: run.files.read(folder, look)) or (None, 0)
+    there, iteration = world.share([tensors is not None, iteration])
+    if not there:
         return None
     network = deepcopy(network)
     network.load_state_dict(weights.grown(run, checkpoint.broadcast(world, tensors)))
@@ -122,12 +127,14 @@ def load_best(run: Run, before: int) -> NetworkEvaluator | None:
         playing.best_engine.prepare(playing.player.batch_max)
     # Not a new engine each time: some libraries never free all memory of an engine.
     playing.load(playing.best_engine, network)
-    return NetworkEvaluator(run.setup.game, playing.best_engine)
+    best = NetworkEvaluator(run.setup.game, playing.best_engine)
+    best.threshold = ranking.of_network(run, iteration)
+    return best
 
 
 def _newest_best(folder, before, network, logger):
-    """Return the tensors of the newest whole file of a best network before an iteration, or None. Raises OSError if the
-    file system fails for a while. Not collective."""
+    """Return (the tensors, the iteration) of the newest whole file of a best network before an iteration, or None.
+    Raises OSError if the file system fails for a while. Not collective."""
     paths = [folder / name for name in files.names(folder) if name.endswith(".safetensors")]
     paths = [path for path in paths if path.stem.isdecimal() and int(path.stem) < before]
     for path in sorted(paths, reverse=True):
@@ -136,7 +143,7 @@ def _newest_best(folder, before, network, logger):
             checkpoint.check_finite(tensors)
             if lines := checkpoint.differences(tensors, network.state_dict()):
                 raise ValueError(f"it is another network's: {lines[0]}")
-            return tensors
+            return tensors, int(path.stem)
         except (OSError, SafetensorError, ValueError) as error:
             if files.unavailable(error):
                 raise

@@ -6,7 +6,9 @@ Every function here but `provenance`, `oldest` and `committed` is collective: ev
 from typing import Any
 
 from az_mpi import __version__
+from az_mpi.run import ranking
 from az_mpi.run.state import Run
+from az_mpi.selfplay import ranked
 from az_mpi.selfplay.record import Record
 from az_mpi.train import replay
 
@@ -34,8 +36,9 @@ def exchange(run: Run, old: Record) -> int:
     kept = counts[run.writers.rank][4]
     playing.unacknowledged = playing.unacknowledged[max(len(playing.unacknowledged) - kept, 0) :]
     before = counts[0][0] + sum(count[1] for count in counts[: world.rank])
-    deal(run, old, progress.num_positions)
-    deal(run, record, progress.num_positions + before)
+    threshold, seed = playing.threshold.result, run.setup.config.seed
+    deal(run, ranked.ranked(old, threshold, seed), progress.num_positions)
+    deal(run, ranked.ranked(record, threshold, seed), progress.num_positions + before)
     made = sum(count[0] + count[1] for count in counts)
     progress.num_positions += made
     progress.num_games += sum(count[2] for count in counts)
@@ -85,11 +88,11 @@ def store_all(run: Run) -> None:
 def refill(run: Run) -> None:
     """Fill the window from the segments before the checkpoint: root reads them and deals their positions."""
     world, progress, files = run.world, run.progress, run.files
-    first, found = oldest(run), []
+    first, found, rank = oldest(run), [], ranking.ranker(run)
     if world.is_root:
         files.writer.flush()
         found = [s for s in files.segments() if s.iteration < run.games_iteration]
-        held = sum(s.num_positions for s in found)
+        held = files.removed().num_positions + sum(s.num_positions for s in found)
         if held != progress.num_positions and not files.writes_no_more:
             run.report.warn(
                 "%s: the checkpoint counts %d positions before iteration %d, the segments hold %d; the run "
@@ -103,7 +106,10 @@ def refill(run: Run) -> None:
     index = progress.num_positions - sum(counts)  # the newest position keeps its number if some are missing
     for place, num in enumerate(counts):
         if index + num > first:
-            deal(run, files.games_in(found[place].path) if world.is_root else Record.empty(files.game), index)
+            record = Record.empty(files.game)
+            if world.is_root:
+                record = rank(files.games_in(found[place].path), found[place].iteration)
+            deal(run, record, index)
         index += num
     if run.training.replay:
         run.training.replay.forget(first)
@@ -125,7 +131,8 @@ def oldest(run: Run) -> int:
 
 
 def deal(run: Run, record: Record, first_index: int) -> None:
-    """Deal every rank's record to the trainers. first_index: the number of the first position of this rank's record."""
+    """Deal every rank's record, with what its games count (`ranking.ranker`), to the trainers. first_index: the number
+    of the first position of this rank's record."""
     config, training = run.setup.config, run.training
     samples = replay.to_samples(record, run.setup.game, training.network.heads, config.train, first_index)
     mine = replay.deal(run.world, training.num_trainers, samples, config.exchange.compress)

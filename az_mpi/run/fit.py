@@ -15,7 +15,7 @@ import numpy as np
 from az_mpi.core import files
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal
-from az_mpi.run import exchange, held_out, resume, training_phase, weights
+from az_mpi.run import exchange, held_out, ranking, resume, training_phase, weights
 from az_mpi.run.state import Run
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import segment
@@ -71,7 +71,8 @@ class _Fit:
             newest = max(iteration for iteration, *_ in self.found)
             progress.iteration = max(newest, progress.iteration)
         progress.phase, progress.samples_due = "train", 0.0
-        progress.num_games, progress.num_positions = (sum(row[k] for row in self.found) for k in (1, 2))
+        gone = run.world.share(files_.removed()[:2] if run.world.is_root else None)
+        progress.num_games, progress.num_positions = (gone[k] + sum(row[k + 1] for row in self.found) for k in (0, 1))
         self.num_held = self.num_train = 0
         self.held = np.empty(0)
         self.losses: dict[str, float] = {}
@@ -91,9 +92,12 @@ class _Fit:
                 num += self.found[place][2]
         share = min(self.task.held_out, HELD_MAX / max(num, 1))
         segments = run.files.segments() if run.world.is_root else []
-        held = []
+        held, rank = [], ranking.ranker(run)
         for place in chosen:
-            record = run.files.games_in(segments[place].path) if run.world.is_root else Record.empty(setup.game)
+            record = Record.empty(setup.game)
+            if run.world.is_root:
+                found = segments[place]
+                record = rank(run.files.games_in(found.path), found.iteration)
             apart = held_out.is_held_out(record.games["id"], share)
             mine, others = record.select(~apart), record.select(apart)
             rows = held_out.to_rows(others, setup.game)

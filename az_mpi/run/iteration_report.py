@@ -2,6 +2,7 @@
 
 from az_mpi.core.processes import peak_bytes
 from az_mpi.run.state import Run
+from az_mpi.selfplay import ranked
 from az_mpi.telemetry.summary import iteration_line, losses_text
 
 
@@ -42,6 +43,7 @@ def _values(run, counters, num_steps):
         "num_steps": num_steps,
         **{name: sum(part.get(name, 0.0) for part in losses) for name in losses[0]},
         **_means_of_games(counters, run.setup.game.num_players),
+        **ranked.figures(run.playing.threshold),
         **spent,
         "sums_s": round(sum(waited) / run.training.num_trainers, 4),  # of train_s: mean wait of trainers for gradients
         **_rates(counters, run.training.num_trainers, spent, sum(asked), sum(evaluated)),

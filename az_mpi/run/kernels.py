@@ -36,6 +36,7 @@ from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import RolloutEvaluator
 from az_mpi.search import make_play_search, make_search, streams
+from az_mpi.selfplay import moves
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 COMMON = "connect4", "tictactoe"  # of the shipped configurations
@@ -99,8 +100,9 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     search = searches[0]
     for one in searches:
         one.run(slots)
-    search.policy(slots), search.value(slots)
     actions = search.choose(slots, np.ones(2))
+    found = moves.Found(actions, search.value(slots), np.zeros(2, np.float32), *search.policy(slots))
+    moves.added(moves.empty(game, 2, 1), search.trees, slots, np.zeros(2, np.int32), found)
     yield
     search.advance(slots, actions)
     playing = make_play_search(game, evaluate, settings, 2)

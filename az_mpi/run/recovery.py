@@ -269,5 +269,6 @@ def _recount(new):
     counts = None
     if new.world.is_root:
         rows = [s for s in new.files.segments() if s.iteration < new.games_iteration]
+        rows.append(new.files.removed())
         counts = [sum(s.num_positions for s in rows), sum(s.num_games for s in rows)]
     new.progress.num_positions, new.progress.num_games = new.world.share(counts)

@@ -4,10 +4,11 @@ from typing import NoReturn
 
 from az_mpi.core.printing import counted
 from az_mpi.core.signals import Stopped, TrainingFailed
-from az_mpi.run import archive, exchange, weights
+from az_mpi.run import archive, exchange, ranking, weights
 from az_mpi.run.state import Run
 from az_mpi.storage import checkpoint
 from az_mpi.storage.checkpoint import Checkpoint
+from az_mpi.train import replay
 
 
 def restore(run: Run, set_aside: bool) -> bool:
@@ -23,6 +24,8 @@ def restore(run: Run, set_aside: bool) -> bool:
         run.world.settle()
         raise Stopped
     if not there:
+        if set_aside and run.world.is_root:
+            run.files.forget_removed()
         return False
     state = checkpoint.share(run.world, newest)
     if added := checkpoint.added_blocks(state.model, run.training.network.state_dict()):
@@ -65,6 +68,7 @@ def resume(run: Run) -> None:
     exchange.refill(run)
     weights.broadcast_weights(run)  # after the window is there: engines may measure ranges on its positions
     archive.renew(run)
+    ranking.renew(run)
     leave_if_unwritable(run)
     run.report.say("resumed after %s (start %d)", run.how_far(), run.start)
     if run.world.is_root and run.progress.unfinished_games:
@@ -105,6 +109,9 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
     # This record tells a start that finds no checkpoint that there was one, and the hours: see `checkpoint.records`.
     values = {"iteration": progress.iteration} | ({"hours": progress.hours} if progress.hours else {})
     run.report.metrics.write("checkpoint", progress.step, values)
+    if windows := run.setup.config.storage.keep_windows:
+        window = replay.window_size(run.setup.config.replay, progress.num_positions)
+        files.thin_games(windows * window, progress.num_positions, progress.iteration - 1)
     return True
 
 

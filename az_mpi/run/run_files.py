@@ -12,7 +12,7 @@ from az_mpi.core.signals import Requests
 from az_mpi.games.base import Game
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import lock as locks
-from az_mpi.storage import segment
+from az_mpi.storage import segment, thinning
 from az_mpi.storage.segment import Segment
 from az_mpi.storage.writer import Writer, describe
 
@@ -93,7 +93,31 @@ class RunFiles:
         folder = self.folder / "games"
         if self.are_several:
             files.refresh(folder)
-        return self.read(folder, functools.partial(segment.find, folder, iteration, self._set_aside)) or []
+        found = self.read(folder, functools.partial(segment.find, folder, iteration, self._set_aside)) or []
+        gone = set(self.removed().names)
+        return [one for one in found if one.path.name not in gone] if gone else found
+
+    def removed(self) -> thinning.Removed:
+        """Return what was removed of the run's games (`storage.keep_windows`)."""
+        folder = self.folder / "games"
+        return self.read(folder, functools.partial(thinning.removed, folder)) or thinning.Removed()
+
+    def thin_games(self, num_positions: int, held: int, end: int) -> None:
+        """Remove the oldest segments, of iterations before `end`, as far as the others hold `num_positions`.
+
+        held: the positions of the run until its newest checkpoint. Nothing is done until a ninth of what is there can
+        be removed, so that the segments are seldom looked at."""
+        folder = self.folder / "games"
+        if self.writer is None or held - self.removed().num_positions <= num_positions * 9 / 8:
+            return
+        found = self.segments()
+        self.writer.do(folder, lambda check: thinning.thin_games(folder, found, num_positions, end, check))
+
+    def forget_removed(self) -> None:
+        """Begin again to count what is removed, since the run begins again."""
+        folder = self.folder / "games"
+        if self.writer and self.removed() != thinning.Removed():
+            self.writer.do(folder, lambda check: thinning.forget_removed(folder, check))
 
     def games_of(self, iteration: int) -> Record:
         """Return the games of an iteration that are on disk."""

@@ -26,6 +26,7 @@ from az_mpi.run.partner_checkpoint import PartnerCheckpoint
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.writers import Writers
 from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.ranked import Threshold
 from az_mpi.selfplay.record import Record
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.telemetry.callbacks import Callbacks
@@ -66,6 +67,7 @@ class Playing:
     unacknowledged: list[tuple[int, Record]] = field(default_factory=list)  # (iteration, games), maybe not on disk
     best_engine: Engine | None = None  # of the best network, once there was a match against it
     calibration: np.ndarray | None = None  # the newest planes for `Engine.calibrate`, if an engine uses it
+    threshold: Threshold = Threshold()  # of the iteration under way, see `run.ranking`
 
     def load_weights(self, network: torch.nn.Module, iteration: int, digest: str) -> None:
         """Play with this network from now on, in games of `iteration`. digest: the SHA-256 of its weights."""

@@ -55,5 +55,7 @@ class Writers:
         first = self._next[iteration]
         if first < 0:
             return -1
+        # Nobody asks for earlier iterations again, and a job can have very many.
+        self._next = {i: number for i, number in self._next.items() if i >= iteration - 1}
         self._next[iteration] = first + len(self.ranks)
         return first + self.index

@@ -96,11 +96,12 @@ class CompiledBatch(Batch):
 
     @cached_property
     def _game(self):
-        """The rules, which are compiled when they are first needed: until then one rank may compile them for others."""
+        """The rules, which are compiled when they are first needed: until then one rank may compile them for others.
+        Their threshold is that of no evaluator."""
         game = self._search.game
         actions = np.ascontiguousarray(game.symmetry_actions)
         rest = game.max_plies, game.num_players, game.num_outcomes
-        return loop_memory.Compiled._make([*game.entries, actions, *rest])
+        return loop_memory.Compiled._make([*game.entries, actions, *rest, np.nan])
 
     @property
     def under_way(self) -> bool:
@@ -118,6 +119,7 @@ class CompiledBatch(Batch):
     def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
         search = self._search
         known = search.evaluate.known(self._threads)
+        game = self._game._replace(threshold=float(search.evaluate.threshold))
         while True:
             found = simulation_loop.simulate(
                 tree.in_bytes(search.trees),
@@ -125,22 +127,23 @@ class CompiledBatch(Batch):
                 search.target,
                 search.rule,
                 search.root_noise,
-                self._game,
+                game,
                 known,
                 self._evaluated,
                 descends,
                 self._room,
             )
             finish_shared(found, self._room.shared, self._threads)
-            told = self._room.told
-            self.num_simulations += int(told[:, loop_memory.SIMULATIONS].sum())
-            search.evaluate.count(int(told[:, loop_memory.POSITIONS].sum()), 0)
-            if broken := told[:, loop_memory.BROKEN].max():
+            told = self._room.told[:, : loop_memory.NUM_TOLD]
+            most, total = told.max(axis=0).tolist(), told.sum(axis=0).tolist()
+            self.num_simulations += total[loop_memory.SIMULATIONS]
+            search.evaluate.count(total[loop_memory.POSITIONS], 0)
+            if broken := most[loop_memory.BROKEN]:
                 _report(search.game, search.trees, broken - 1)
-            needed = told[:, [loop_memory.NEEDED, loop_memory.NEEDED_NODES]].max(axis=0)
-            if not needed.any():
+            needed = most[loop_memory.NEEDED], most[loop_memory.NEEDED_NODES]
+            if not any(needed):
                 return slots[self._room.completed[: len(slots)]]
-            search.trees = tree.widened(search.trees, *needed.tolist())
+            search.trees = tree.widened(search.trees, *needed)
 
     def evaluate(self, slots: np.ndarray) -> None:
         search = self._search

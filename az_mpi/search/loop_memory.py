@@ -22,8 +22,8 @@ NODE_BYTES, EDGE_BYTES = NODE.itemsize, EDGE.itemsize
 
 class Compiled(NamedTuple):
     """A game's rules: the addresses of its functions, see `games.entry_points.Entries`; actions int32 [K, A]: its
-    `symmetry_actions`; max_plies: it ends after so many; num_players, num_outcomes: of the game. Numba's threads take
-    no tuple in a tuple."""
+    `symmetry_actions`; max_plies: it ends after so many; num_players, num_outcomes: of the game; threshold: for
+    `core.ranks`, or NaN. Numba's threads take no tuple in a tuple."""
 
     apply: int
     legal_actions: int
@@ -36,6 +36,7 @@ class Compiled(NamedTuple):
     max_plies: int
     num_players: int
     num_outcomes: int
+    threshold: float
 
 
 class Evaluated(NamedTuple):

@@ -9,6 +9,7 @@ import numpy as np
 
 from az_mpi.core.intrinsics import FAILED, call1, call2, inlined
 from az_mpi.core.players import CHANCE
+from az_mpi.core.ranks import ranked
 from az_mpi.search import chance_nodes, loop_memory, root, simulation, tree, values
 from az_mpi.search.loop_memory import BROKEN, NEEDED, NEEDED_NODES, SIMULATIONS, Compiled, Mine
 from az_mpi.search.tree import NO_CHILD
@@ -36,7 +37,10 @@ def add_leaf(
         if mine.told[BROKEN] > 0:
             break
         if ended:
-            simulation.backup_new_result(trees, b, leaf, mine.gains, rule)
+            if np.isnan(game.threshold):
+                simulation.backup_new_result(trees, b, leaf, mine.gains, rule)
+            else:  # ranks prove nothing
+                simulation.backup(trees, b, leaf, mine.gains, rule)
             return False
         if player != CHANCE:
             this.leaf = leaf
@@ -76,6 +80,8 @@ def _apply(trees, b, leaf, action, game, mine):
     if over == 0 and game.num_players > 1:  # only a game of one player has a value before its end
         for k in range(len(mine.value)):
             mine.value[k] = 0
+    if not np.isnan(game.threshold):  # of a game of one player
+        mine.value[0] = ranked(mine.value[0], game.threshold)
     values.of_results(mine.value, np.int64(node.player), mine.gains)
     node.ended = True
     node.exact = True

@@ -4,6 +4,9 @@ One `step` runs one simulation in every tree it is given: select a leaf, evaluat
 up. A simulation that reaches a node whose result is known, by the rules or by proof, backs up that result and needs no
 evaluation. A proven loss is chosen only if all other actions are proven losses too. A root whose result is known is not
 searched further.
+
+Where the evaluator's values are ranks (`Evaluator.threshold`), the ends of games are ranked, too, and prove nothing: an
+end above the threshold would end a search that may find a better one.
 """
 
 from __future__ import annotations
@@ -13,14 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from az_mpi.core.intrinsics import SHARED_BYTES, finish_shared
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import CHANCE, by_player, num_values, of_players
+from az_mpi.core.ranks import all_ranked
 from az_mpi.search import batches, chance_nodes, puct_rule, root, simulation, streams, tree, wins
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
+
+
+SHARED_FROM = 64  # moves: fewer are played by one thread
 
 
 class Search:
@@ -50,7 +58,7 @@ class Search:
         self.rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
         self.root_noise = self._make_noise()
-        self._threads = threads
+        self._threads, self._shared = threads, np.empty(SHARED_BYTES, np.uint8)
         self._batch: batches.Batch | None = None  # of `run`
         self._select, self._complete = (
             (simulation.select, simulation.complete)
@@ -116,7 +124,7 @@ class Search:
         settings = self.settings
         self.target[slots], self.explores[slots] = settings.simulations, self.noise
         if self.noise and settings.full_share < 1:
-            drawn = np.array([streams.uniform(self.streams, slot) for slot in slots])
+            drawn = streams.uniforms(self.streams, slots)
             fast = slots[drawn >= settings.full_share]
             self.target[fast], self.explores[fast] = min(settings.fast_simulations, settings.simulations), False
         self._noise_due[slots] = self.explores[slots]
@@ -209,13 +217,14 @@ class Search:
         """Begin to evaluate the positions `states` that simulations led to; return a function that waits for that and
         returns `simulation.Leaves`. plies: the moves before each position."""
         game = self.game
-        ended, value = game.terminal_at(states, plies)
+        ended, value = self._results(states, plies)
         player = game.to_play(states)
         values = of_players(game.num_players, value, player).astype(np.float32)
         live = ~ended
         live_states = states[live]
         evaluation = self.evaluate.begin(live_states) if len(live_states) else None
         legal = game.legal(live_states)
+        proves = bool(np.isnan(self.evaluate.threshold))
 
         def leaves():
             logits = np.empty(legal.shape, np.float32)
@@ -223,9 +232,16 @@ class Search:
                 several = num_values(game.num_players)
                 logits, found = fitting(evaluation(), legal.shape, several, self.evaluate)
                 values[live] = by_player(game.num_players, found, player[live])
-            return simulation.Leaves(nodes, actions, self._bytes_of(states), player, ended, values, logits, legal)
+            return simulation.Leaves(
+                nodes, actions, self._bytes_of(states), player, ended, values, logits, legal, proves
+            )
 
         return leaves
+
+    def _results(self, states, plies):
+        """Return what `Game.terminal_at` does, ranked if the evaluator's values are."""
+        ended, value = self.game.terminal_at(states, plies)
+        return ended, all_ranked(value, self.evaluate.threshold)
 
     def _complete_with_room(self, kernel, *simulations):
         """Complete simulations by a kernel of simulation.py, in trees that have room for their edges."""
@@ -287,16 +303,20 @@ class Search:
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot, or an outcome where the root is a chance node. The subtree below it is kept if
         `reuse_tree`, else dropped. A root that is a chance node is not searched: play an outcome, too."""
-        before = self.trees.state[slots, 0]
         self.trees.tree["root_ply"][slots] += 1
-        kept = (
-            root.advance(self._in_bytes, slots, actions) if self.settings.reuse_tree else np.zeros(len(slots), np.bool_)
-        )
-        self._start(slots[~kept], self.game.play(before[~kept], actions[~kept]))
-        self._begin_search(slots[~self.trees.node["chance"][slots, 0]])
+        kept = np.zeros(len(slots), np.bool_)
+        if self.settings.reuse_tree:
+            threads = self._threads if len(slots) >= SHARED_FROM else 1
+            moved = np.empty((threads, self.trees.node.shape[1]), np.int32)
+            found = root.advance(self._in_bytes, slots, actions, kept, moved, self._shared)
+            finish_shared(found, self._shared, threads)
+        if not kept.all():
+            new = slots[~kept]
+            self._start(new, self.game.play(self.trees.state[new, 0], actions[~kept]))
+        self._begin_search(slots[~self.trees.node["chance"][slots, 0]] if self.game.num_outcomes else slots)
 
     def _start(self, slots, states):
-        ended, value = self.game.terminal_at(states, self.trees.tree["root_ply"][slots])
+        ended, value = self._results(states, self.trees.tree["root_ply"][slots])
         player = self.game.to_play(states)
         values = of_players(self.game.num_players, value, player).astype(np.float32)
         tree.reset(self._in_bytes, slots, self._bytes_of(states), player, ended, values)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from az_mpi.core.intrinsics import floats_on_stack, inlined, inner
+from az_mpi.core.intrinsics import call2, floats_on_stack, inlined, inner, shared_call, uncounted
 from az_mpi.search import streams, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
@@ -150,13 +150,22 @@ def surprise(
     return found
 
 
-@njit(cache=True, nogil=True)
-def advance(trees: tree.Trees, slots: np.ndarray, actions: np.ndarray) -> np.ndarray:
-    """Make the child that each action leads to the root, if it was searched; return whether it was, bool [n]."""
-    kept = np.zeros(len(slots), np.bool_)
-    for i in range(len(slots)):
-        child = tree.child_of_root(trees, slots[i], actions[i])
-        if child != NO_CHILD:
-            tree.reroot(trees, slots[i], child)
-            kept[i] = True
-    return kept
+@uncounted()
+def advance(
+    trees: tree.Trees, slots: np.ndarray, actions: np.ndarray, kept: np.ndarray, moved: np.ndarray, shared: np.ndarray
+) -> int:
+    """Make the child that each action leads to the root, if it was searched; write whether it was, bool [n], to kept.
+    moved: int32 [T, N], room for each thread. Return what `finish_shared` takes."""
+    at = np.int64(shared.ctypes.data)
+    entry = shared_call(at, _advance_part, (trees, slots, actions, kept, moved))
+    return entry if len(moved) > 1 else call2(entry, at, 0)
+
+
+@inner()
+def _advance_part(trees, slots, actions, kept, moved, t):
+    """Do what `advance` does for the slots of thread t."""
+    for i in range(t * len(slots) // len(moved), (t + 1) * len(slots) // len(moved)):
+        child = np.int64(tree.child_of_root(trees, slots[i], actions[i]))
+        kept[i] = child != NO_CHILD
+        if kept[i]:
+            tree.reroot(trees, slots[i], child, moved[t])

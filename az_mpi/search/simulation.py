@@ -172,7 +172,7 @@ class Leaves(NamedTuple):
 
     states [m, S], player int8 [m], ended bool [m], values float32 [m, P]: of the position that each one led to, and
     the values of all players there. logits float32 [k, A], legal bool [k, A]: a row for each of the k positions
-    where the game is not over, in order."""
+    where the game is not over, in order. proves: whether the ends of games prove anything."""
 
     nodes: np.ndarray
     actions: np.ndarray
@@ -182,6 +182,7 @@ class Leaves(NamedTuple):
     values: np.ndarray
     logits: np.ndarray
     legal: np.ndarray
+    proves: bool
 
 
 # Inlined: a call would pass so many arrays that it takes a fifth longer.
@@ -199,7 +200,7 @@ def _complete_one(trees, b, leaves, i, row, rule, noise):
         expand(trees, b, leaf, leaves.logits[row], leaves.legal[row], rule)
         if noise.due[b] and leaf == 0:
             root.mix_noise(trees, b, noise)
-    if ended:
+    if ended and leaves.proves:
         backup_new_result(trees, b, leaf, gains, rule)
     else:
         backup(trees, b, leaf, gains, rule)

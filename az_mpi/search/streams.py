@@ -31,6 +31,15 @@ def uniform(streams: np.ndarray, i: int) -> float:
     return (mix(streams[i]) >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
+@njit(cache=True, nogil=True)
+def uniforms(streams: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Draw from [0, 1) for each of these streams, float64 [n], and advance them. rows: int64 [n]."""
+    drawn = np.empty(len(rows))
+    for i in range(len(rows)):
+        drawn[i] = uniform(streams, rows[i])
+    return drawn
+
+
 @uncounted()
 def gamma(streams: np.ndarray, i: int, shape: float) -> float:
     """Draw from Gamma(shape, 1) by Marsaglia and Tsang (2000), advancing stream i."""

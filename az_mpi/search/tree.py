@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
-from az_mpi.core.intrinsics import inlined, inner
+from az_mpi.core.intrinsics import inlined, inner, uncounted
 from az_mpi.core.players import CHANCE
 from az_mpi.core.problems import Refusal
 
@@ -145,7 +145,7 @@ def _grown(part, needed, used):
 def in_bytes(trees: Trees) -> Trees:
     """Return the same trees with states as bytes, uint8 [B, N, S bytes]. Kernels take them so: they are compiled once
     for the states of all games."""
-    return trees._replace(state=trees.state.view(np.uint8))
+    return Trees(*trees[:3], trees.state.view(np.uint8), *trees[4:])  # a third of the time of `_replace`
 
 
 @inner()
@@ -313,15 +313,16 @@ def child_of_root(trees: Trees, b: int, action: int) -> int:
     return NO_CHILD
 
 
-@njit(cache=True, nogil=True)
-def reroot(trees: Trees, b: int, root: int) -> None:
-    """Make node `root` the root of tree b and drop everything that is not below it, in place.
+@uncounted()
+def reroot(trees: Trees, b: int, root: int, moved: np.ndarray) -> None:
+    """Make node `root` the root of tree b and drop everything that is not below it, in place. moved: int32 [N], which
+    is overwritten.
 
     Nodes and edges keep their order, so each moves to an index no larger than its own and nothing is overwritten
     before it has been moved.
     """
     used = trees.tree[b].nodes_used
-    moved = np.full(used, NO_CHILD, np.int32)
+    moved[:used] = NO_CHILD
     moved[root] = 0
     kept = 1
     for n in range(root + 1, used):

@@ -19,8 +19,8 @@ import numpy as np
 from az_mpi.core.players import from_mover, of_players
 from az_mpi.games import chance
 from az_mpi.search import batches, make_search, streams
-from az_mpi.selfplay import starts
-from az_mpi.selfplay.record import CHANCE_MOVE, POLICY, Record, game_dtype, position_dtype
+from az_mpi.selfplay import moves, starts
+from az_mpi.selfplay.record import CHANCE_MOVE, Record, game_dtype, position_dtype
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Config
@@ -58,18 +58,14 @@ class Player:
         self._groups = deque((slots, batches.make(self.search, len(slots), threads)) for slots in groups)
         cap = config.selfplay.max_plies
         self.max_plies = min(cap, game.max_plies) if cap else game.max_plies
-        moves = (num_games, self.max_plies)
         self.ids = np.zeros(num_games, np.uint64)
         self.iterations = np.zeros(num_games, np.int32)
         # The moves from the initial position to where the game began, and to where it is.
         self.first_ply, self.ply = np.zeros((2, num_games), np.int32)
         self.archive: starts.Archive | None = None  # positions at which games may begin
-        self.states = np.empty((*moves, game.state_size), game.state_dtype)
-        self.actions = np.empty(moves, np.int32)
-        self.policies: list[list[bytes]] = [[] for _ in range(num_games)]  # of each game, POLICY of each move
+        self._moves = moves.empty(game, num_games, self.max_plies)
+        self._dtypes = game_dtype(game), position_dtype(game)
         self.drawn: list[list[tuple[int, int]]] = [[] for _ in range(num_games)]  # (ply, outcome) of chance's moves
-        self.root_values = np.empty(moves, np.float32)
-        self.surprises = np.zeros(moves, np.float32)
         if config.selfplay.surprise_share:
             self.search.keep_priors()
         self.plays_on = np.ones(num_games, bool)  # games in which nobody resigns
@@ -82,7 +78,8 @@ class Player:
     def free(self) -> np.ndarray:
         """Return the slots without a game, int64."""
         free = ~self.live
-        free[[slot for slot, _ in self._ended]] = False
+        for slot, _ in self._ended:
+            free[slot] = False
         return np.flatnonzero(free)
 
     @property
@@ -131,15 +128,16 @@ class Player:
         """Begin a game in each slot; ids: uint64 [n]. Its random numbers depend on the seed and its id alone. Where it
         begins, see `starts.begin`."""
         self.ids[slots], self.iterations[slots], self.live[slots] = ids, iteration, True
+        self._moves.num_entries[slots] = 0
         for slot in slots:
-            self.policies[slot], self.drawn[slot] = [], []
+            self.drawn[slot] = []
         words = streams.keyed(self.config.seed, np.asarray(ids, np.uint64))
         states, plies = starts.begin(self.game, self.config.selfplay, self.archive, self.max_plies, words)
         self.first_ply[slots] = self.ply[slots] = plies
         self.search.reset(slots, states, words, plies)
         self._draw(slots)
         if self.config.selfplay.resign_threshold < 1 and self.game.num_players == 2:
-            drawn = np.array([streams.uniform(self.search.streams, slot) for slot in slots])
+            drawn = streams.uniforms(self.search.streams, slots)
             self.plays_on[slots] = drawn < self.config.selfplay.resign_play_on
 
     def step(self) -> None:
@@ -176,45 +174,46 @@ class Player:
         ply = self.ply[slots]
         early = ply < settings.temperature_plies
         actions = search.choose(slots, np.where(early, settings.temperature, settings.temperature_final))
-        self.states[slots, ply] = search.trees.state[slots, 0]
-        self.actions[slots, ply] = actions
         targets = search.policy(slots)
-        self._keep_policy(slots, *targets)
+        values = search.value(slots)
+        surprises = np.zeros(len(slots), np.float32)
         if self.config.selfplay.surprise_share:
-            self.surprises[slots, ply] = search.surprise(slots, targets)
-        self.root_values[slots, ply] = values = search.value(slots)
+            surprises = search.surprise(slots, targets)
+        found = moves.Found(actions, values, surprises, *targets)
+        self._moves = moves.added(self._moves, search.trees, slots, ply, found)
         resigns = ~self.plays_on[slots] & (values < -self.config.selfplay.resign_threshold)
-        resigned = np.where(self.game.to_play(self.states[slots, ply]) == 0, -1, 1)
         search.advance(slots, actions)
         self.ply[slots] += 1
         self._draw(slots)
-        roots = search.trees.state[slots, 0]
+        over = resigns | search.trees.node["ended"][slots, 0] | (self.ply[slots] >= self.max_plies)
+        if over.any():
+            self._end(slots[over], resigns[over], ply[over])
+
+    def _end(self, slots, resigns, last):
+        """End these games. resigns: bool [n], whether the player to move at the last position did. last: int32 [n],
+        its ply."""
+        roots = self.search.trees.state[slots, 0]
         ended, value = self.game.terminal(roots)
         outcome = of_players(self.game.num_players, value, self.game.to_play(roots))
         if (rows := resigns & ~ended).any():  # in games of two alone
+            resigned = np.where(self._moves.move["to_play"][slots, last] == 0, -1, 1)
             outcome[rows] = np.stack([resigned, -resigned], axis=1)[rows]
         ended = ended | resigns
-        for i in np.flatnonzero(ended | (self.ply[slots] >= self.max_plies)):
-            self._ended.append((slots[i], self._record(slots[i], outcome[i], truncated=not ended[i])))
-            self.live[slots[i]] = False
+        for i, slot in enumerate(slots):
+            self._ended.append((slot, self._record(slot, outcome[i], truncated=not ended[i])))
+        self.live[slots] = False
         self._finish()
 
     def _draw(self, slots):
         """Draw the moves of chance that come next in these games, from the games' own random streams."""
         while len(slots := slots[chance.due(self.game, self.search.trees.state[slots, 0])]):
             slots = slots[self.ply[slots] < self.max_plies]
-            uniform = np.array([streams.uniform(self.search.streams, slot) for slot in slots])
+            uniform = streams.uniforms(self.search.streams, slots)
             outcomes = chance.draw(self.game, self.search.trees.state[slots, 0], uniform)
             for slot, outcome in zip(slots.tolist(), outcomes.tolist()):
                 self.drawn[slot].append((int(self.ply[slot]), outcome))
             self.search.advance(slots, outcomes)
             self.ply[slots] += 1
-
-    def _keep_policy(self, slots, nums, actions, probabilities):
-        entries = np.empty(len(actions), POLICY)
-        entries["action"], entries["probability"] = actions, probabilities
-        for slot, num, end in zip(slots, nums, np.cumsum(nums)):
-            self.policies[slot].append(entries[end - num : end].tobytes())
 
     def _finish(self):
         while self._ended and self.num_finished < self._allowed:
@@ -224,29 +223,29 @@ class Player:
 
     def _record(self, slot, outcome, truncated):
         """Return the record of a game that has ended. outcome: float32 [players], the result of each."""
-        plies, drawn = np.arange(self.first_ply[slot], self.ply[slot]), self.drawn[slot]
-        moves = np.zeros(len(drawn), CHANCE_MOVE)
-        if drawn:
-            moves["game"] = self.ids[slot]
-            moves["ply"], moves["outcome"] = np.transpose(drawn)
-            plies = np.setdiff1d(plies, moves["ply"])
+        plies = np.arange(self.first_ply[slot], self.ply[slot])
+        drawn = np.zeros(len(self.drawn[slot]), CHANCE_MOVE)
+        if len(drawn):
+            drawn["game"] = self.ids[slot]
+            drawn["ply"], drawn["outcome"] = np.transpose(self.drawn[slot])
+            plies = np.setdiff1d(plies, drawn["ply"])
         length = len(plies)
-        games = np.zeros(1, game_dtype(self.game))
+        games = np.zeros(1, self._dtypes[0])
         row = (self.ids[slot], self.rank, self.iterations[slot], length, outcome[0], truncated)
         games[0] = (*row, self.game.score(self.search.trees.state[slot, :1])[0]) if self.game.score_name else row
-        # The target is the policy of the search; the temperature only decides which move is played.
-        policies, self.policies[slot] = self.policies[slot], []
-        positions = np.zeros(length, position_dtype(self.game))
+        positions = np.zeros(length, self._dtypes[1])
         positions["game"], positions["ply"] = self.ids[slot], plies
-        positions["state"] = self.states[slot, plies]
-        positions["to_play"] = self.game.to_play(positions["state"])
-        positions["action"] = self.actions[slot, plies]
-        results = from_mover(np.tile(outcome, (length, 1)), positions["to_play"])
-        positions["value"] = results if len(outcome) > 2 else results[:, 0]
-        positions["root_value"] = self.root_values[slot, plies]
-        positions["weight"] = weights_by_surprise(self.surprises[slot, plies], self.config.selfplay.surprise_share)
-        positions["policy_count"] = [len(entries) // POLICY.itemsize for entries in policies]
-        return Record(games, positions, np.frombuffer(b"".join(policies), POLICY), moves)
+        positions["state"] = self._moves.states[slot, plies]
+        played = self._moves.move[slot, plies]
+        # The target is the policy of the search; the temperature only decides which move is played.
+        for name in ("to_play", "action", "root_value", "policy_count"):
+            positions[name] = played[name]
+        mover = played["to_play"]
+        several = len(outcome) > 2
+        positions["value"] = from_mover(np.tile(outcome, (length, 1)), mover) if several else outcome[mover]
+        positions["weight"] = weights_by_surprise(played["surprise"], self.config.selfplay.surprise_share)
+        policy = self._moves.policy[slot, : self._moves.num_entries[slot]].copy()
+        return Record(games, positions, policy, drawn)
 
 
 def weights_by_surprise(surprises: np.ndarray, share: float) -> np.ndarray:

@@ -127,7 +127,7 @@ class Record:
     @classmethod
     def join(cls, game: Game, records: Iterable[Record]) -> Record:
         """Return one record with the games of all records, in order."""
-        return cls(*map(np.concatenate, zip(*(record.parts for record in (cls.empty(game), *records)))))
+        return cls(*map(_joined, zip(*(record.parts for record in (cls.empty(game), *records)))))
 
     def select(self, chosen: np.ndarray) -> Record:
         """Return a record of the games for which `chosen`, bool [n], is true."""
@@ -159,6 +159,12 @@ class Record:
         rows = np.repeat(np.arange(len(self.positions)), self.positions["policy_count"])
         dense[rows, self.policy["action"]] = self.policy["probability"]
         return dense
+
+
+def _joined(parts):
+    """Return rows of one dtype, [n] each, as one array: as bytes, since NumPy compares all fields of all arrays."""
+    kind = parts[0].dtype
+    return np.concatenate([np.ascontiguousarray(part, kind).view(np.uint8) for part in parts]).view(kind)
 
 
 def sparse_policy(policy: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

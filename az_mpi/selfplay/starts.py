@@ -56,14 +56,14 @@ def _from_archive(states, plies, archive, share, max_plies, words):
 def _play_on(game, states, plies, most, max_plies, words):
     """Play 0 to `most` random moves in each game, each number as likely. A move that would end a game is not played,
     and no further one after it."""
-    wanted = np.array([int(streams.uniform(words, i) * (most + 1)) for i in range(len(words))])
+    wanted = (streams.uniforms(words, np.arange(len(words))) * (most + 1)).astype(np.int64)
     going = np.flatnonzero(wanted > 0)
     states[going] = _drawn(game, states[going], plies, going, words)
     for ply in range(most):
         going = going[(wanted[going] > ply) & (plies[going] + 1 < max_plies)]
         if not len(going):
             return
-        drawn = np.array([streams.uniform(words, i) for i in going])
+        drawn = streams.uniforms(words, going)
         after = game.play(states[going], random_actions(game.legal(states[going]), drawn))
         moves = plies.copy()
         moves[going] += 1
@@ -80,7 +80,7 @@ def _drawn(game, states, plies, rows, words):
     of the states in plies and words."""
 
     def uniform(some):
-        return np.array([streams.uniform(words, i) for i in rows[some]])
+        return streams.uniforms(words, rows[some])
 
     def count(some, outcomes):
         plies[rows[some]] += 1

@@ -195,10 +195,14 @@ class Findings:
                 self._unusable(path, error, damaged=True)
 
     def _segments(self):
-        from az_mpi.storage import segment
+        from az_mpi.storage import segment, thinning
 
         folder, before, read = self.run / "games", Counter(), []
-        paths = segment.paths(folder)
+        gone = thinning.removed(folder)
+        before.update(num_games=gone.num_games, num_positions=gone.num_positions)
+        if gone.num_games:
+            self.notes.append(f"{counted(gone.num_games, 'game')} were removed (storage.keep_windows)")
+        paths = [(number, path) for number, path in segment.paths(folder) if path.name not in gone.names]
         for iteration, path in paths:
             try:
                 record = segment.read(path, self.game)
@@ -214,10 +218,10 @@ class Findings:
                 counts["num_games"] += len(ids)
                 counts["num_positions"] += num_positions
         for name in ("num_games", "num_positions") if self.newest else ():
-            counted = getattr(self.newest, name)
-            if before[name] != counted:
+            expected = getattr(self.newest, name)
+            if before[name] != expected:
                 self.notes.append(
-                    f"the newest checkpoint counts {counted:,} {name[4:]}, the whole segments before it "
+                    f"the newest checkpoint counts {expected:,} {name[4:]}, the whole segments before it "
                     f"hold {before[name]:,}; a resumed run continues with these"
                 )
         self._links([path.stem for _, path in paths])

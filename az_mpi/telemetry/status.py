@@ -94,6 +94,7 @@ class Status:
         self.phase = "start"
         self.state = "Syncing"
         self.staleness: float | None = None
+        self.threshold: str | None = None  # of ranked reward, in words
         self._begun = time.monotonic()  # the present phase, or this rank's wait at its end
         self._played_s = 0.0
         self._message: str | None = None  # how this rank has failed
@@ -275,6 +276,7 @@ class Status:
             "model_sync_s": None if self._sync_s is None else round(self._sync_s, 4),
             "network_mb_per_min": self._network(now, sum(content["bytes"] for content in contents)),
             "staleness": round(sum(stale) / len(stale), 3) if stale else None,
+            "threshold": self.threshold,
             "failures": failed,
             "ranks": ranks,
         }

@@ -42,6 +42,7 @@ def render(values: dict[str, Any]) -> str:
         f"Network MB/min   {_number(values['network_mb_per_min'])}",
         f"Staleness        {_number(values['staleness'], ' iterations')}",
     ]
+    lines += [f"Ranked by        {escape(values['threshold'])}"] if values.get("threshold") else []
     lines += [f"FAILED  {escape(text)}" for text in values["failures"]]
     return "\n".join(lines) + "\n"
 

@@ -34,10 +34,18 @@ def iteration_line(values: dict[str, Any]) -> str:
         positions += f", first player scores {values['first_player_score']:.2f}"
     if "mean_result" in values:  # of one player
         positions += f", mean result {values['mean_result']:+.3f}"
+    if "ranked_threshold" in values:
+        positions += f", ranked by {threshold_text(values)}"
     losses = ", ".join(filter(None, [counted(values["num_steps"], "step"), losses_text(values)]))
     times = [name for name in ("play_s", "exchange_s", "train_s", "broadcast_s", "save_s") if name in values]
     spent = ", ".join(f"{name.removesuffix('_s')} {values[name]:.1f} s" for name in times)
     return f"  {games}, {positions}; {losses}; {spent}"
+
+
+def threshold_text(values: dict[str, Any], score_name: str = "score") -> str:
+    """Return the threshold of ranked reward, as an iteration's metrics have it: a score where the game has scores."""
+    score = values.get("ranked_threshold_score")
+    return f"result {values['ranked_threshold']:+.3f}" if score is None else f"{score_name} {score:,.6g}"
 
 
 def evaluation_lines(result: dict[str, Any]) -> list[str]:

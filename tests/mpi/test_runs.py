@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from jobs import SMALL, SMOKE, columns, newest, records
+from jobs import ROOT, SMALL, SMOKE, columns, ids, newest, records
 from marks import OPENSPIEL, needs_int8, needs_openspiel, quick, slow
 
 pytestmark = pytest.mark.mpi
@@ -56,6 +56,7 @@ def test_a_deterministic_quota_is_split_exactly(run_dist, tmp_path):
     assert len(rows["positions/game"]) == sum(lengths)
 
 
+DIGITS, RANKED = f"{ROOT}/tests/unit/kinds.py:Digits", ["selfplay.ranked_reward=0.75", "selfplay.ranked_games=12"]
 FORCED = ["search.forced_playouts=2", "search.root_policy_temperature=1.2", "selfplay.surprise_share=0.5"]
 ELSEWHERE = ["selfplay.start_share=0.7", "selfplay.random_plies=2", "replay.window_min=30", "replay.window_growth=0.1"]
 
@@ -73,11 +74,12 @@ ELSEWHERE = ["selfplay.start_share=0.7", "selfplay.random_plies=2", "replay.wind
             ],
         ),
         ((1, 4), [*FORCED, *ELSEWHERE]),
+        ((1, 2), [f"game={DIGITS}", *RANKED]),
         slow((1, 2, 4), ["search.algorithm=puct"]),
         slow((1, 2, 4), FORCED),
         slow((1, 2, 4), ELSEWHERE),
     ],
-    ids=["gumbel", "all of puct", "puct", "forced", "elsewhere"],
+    ids=["gumbel", "all of puct", "ranked", "puct", "forced", "elsewhere"],
 )
 def test_any_number_of_ranks_plays_the_same_games(run_dist, tmp_path, numbers, search):
     options = [*SMALL, "--set", "network.engine=uniform", "--num_games", 21]
@@ -91,7 +93,11 @@ def test_any_number_of_ranks_plays_the_same_games(run_dist, tmp_path, numbers, s
     assert len(alone["games/id"]) == 42
     begins = alone["positions/ply"][np.append(0, np.cumsum(alone["games/length"])[:-1])]
     assert (begins > 2).any() == ("selfplay.start_share=0.7" in search)  # more than the random moves
+    reached = [record.get("ranked_threshold") for record in records(tmp_path / "1", "iteration")]
+    assert [threshold is None for threshold in reached] == [True, search[1:] != RANKED]
     for ranks in numbers[1:]:
+        found = records(tmp_path / str(ranks), "iteration")
+        assert [record.get("ranked_threshold") for record in found] == reached
         rows = columns(tmp_path / str(ranks))
         assert rows["games/rank"].max() == ranks - 1
         for name in alone.keys() - {"games/rank"}:
@@ -124,12 +130,14 @@ HEADS = '["policy", "value", "moves_left", "opponent_reply", "short_term_value",
         quick("tictactoe", 32, ["network.precision=auto"]),
         pytest.param("tictactoe", 32, ["network.precision=int8"], marks=[pytest.mark.quick, needs_int8]),
         ("go(size=4)", 4, ["selfplay.start_share=0.5", f"network.heads={HEADS}"]),
+        ("2048(max_plies=40)", 4, []),
+        (DIGITS, 4, RANKED),
         pytest.param(OPENSPIEL, 8, ["selfplay.random_plies=2"], marks=[needs_openspiel, pytest.mark.slow]),
     ],
 )
 def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulations, more):
-    """The window is filled again from the stored games, with their heads' targets, with the positions on which int8's
-    ranges are measured and with those at which games begin."""
+    """The window is filled again from the stored games, with their heads' targets or ranks, with the positions on which
+    int8's ranges are measured and with those at which games begin. No stored game is played twice."""
     settings = [f"game={game}", "iterations=6", f"search.simulations={simulations}", *more]
     options = [*SMALL, "--num_games", max(simulations, 8), *(word for one in settings for word in ("--set", one))]
     run_dist(1, tmp_path / "whole", *options)
@@ -144,9 +152,21 @@ def test_a_killed_run_resumes_to_the_same_bits(run_dist, tmp_path, game, simulat
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert int(newest(broken).name) < 6
+    stored, num_stored = {path: path.read_bytes() for path in broken.glob("games/*.h5")}, len(ids(broken))
+    num_told = len(records(broken, "iteration"))
     resumed = run_dist(1, broken, *options)
     assert "resumed after iteration" in resumed.stdout
     assert_same_result(tmp_path / "whole", broken)
+    assert {path: path.read_bytes() for path in stored} == stored
+    again = records(broken, "iteration")[num_told:]
+    found = ids(broken)
+    assert len(set(found)) == len(found) == num_stored + sum(record["num_games"] for record in again)
+    reached = [record.get("ranked_threshold") for record in records(tmp_path / "whole", "iteration")]
+    assert [record.get("ranked_threshold") for record in again] == reached[-len(again) :]
+    is_ranked = more == RANKED
+    assert (None in reached[1:]) != is_ranked and ("ranked by score" in resumed.stdout) == is_ranked
+    shown = {"status.txt": "Ranked by        units", "report.html": "ranked threshold"}
+    assert [text in (broken / name).read_text() for name, text in shown.items()] == [is_ranked] * 2
 
 
 def test_games_of_a_lost_iteration_are_used_and_not_played_again(run_dist, tmp_path):

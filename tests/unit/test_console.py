@@ -144,9 +144,9 @@ def test_evaluation_lines_name_every_figure():
 
 @pytest.mark.parametrize("hangs", [False, True])
 def test_a_file_system_that_hangs_does_not_delay_the_run(tmp_path, monkeypatch, hangs):
-    answers, write = threading.Event(), console._write
+    answers, write = threading.Event(), console._File.write
     monkeypatch.setattr(console, "LAST_LINES_S", 0.5 if hangs else 30)
-    monkeypatch.setattr(console, "_write", lambda file, text: answers.wait(30) and write(file, text))
+    monkeypatch.setattr(console._File, "write", lambda file, text: answers.wait(30) and write(file, text))
     logger = console.start(False, "rank-003", tmp_path)
     begun = time.monotonic()
     for number in range(1000):
@@ -170,3 +170,17 @@ def test_an_exception_is_logged_with_its_traceback(tmp_path):
     console.start(False, "rank-004", tmp_path)
     text = (tmp_path / "logs" / "rank-003.log").read_text()
     assert "ERROR what happened" in text and text.count("Traceback") == 1 and "one by none" in text
+
+
+def test_a_log_that_grows_without_end_keeps_its_newest_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(console, "LOG_BYTES_MAX", 2000)
+    for part in range(2):  # a second start appends
+        logger = console.start(False, "rank-003", tmp_path)
+        for number in range(500 * part, 500 * part + 500):
+            logger.info("line %d", number)
+    console.start(False, "rank-004", tmp_path)
+    old, new = (tmp_path / "logs" / name for name in ("rank-003.log.1", "rank-003.log"))
+    numbers = [int(line.rpartition(" ")[2]) for line in (old.read_text() + new.read_text()).splitlines()]
+    assert numbers == list(range(numbers[0], 1000)) and numbers[0] > 0
+    assert 2000 <= old.stat().st_size < 2100 and new.stat().st_size < 2100
+    assert len(list((tmp_path / "logs").glob("rank-003*"))) == 2

@@ -6,6 +6,7 @@ import os
 
 import pytest
 import torch
+from helpers import make_config
 from safetensors.torch import save_file
 from stand_ins import part_of_run
 
@@ -26,7 +27,7 @@ def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
     save_file({"w": torch.ones(3)}, tmp_path / "best" / "000005.safetensors")  # of another network
     save_file({"w": torch.ones(2)}, tmp_path / "best" / "copy of 000006.safetensors")  # a user's
     network, logger = torch.nn.ParameterDict({"w": torch.zeros(2)}), logging.getLogger("az_mpi")
-    assert evaluation_phase._newest_best(tmp_path / "best", 7, network, logger)["w"].tolist() == [2.0, 2.0]
+    assert evaluation_phase._newest_best(tmp_path / "best", 7, network, logger)[0]["w"].tolist() == [2.0, 2.0]
     assert [text.split(".safetensors")[0][-6:] for text in caplog.messages] == ["000005", "000004", "000003"]
     assert evaluation_phase._newest_best(tmp_path / "best", 1, network, logger) is None
 
@@ -50,7 +51,8 @@ def test_a_best_network_that_cannot_be_read_now_is_not_passed_over(tmp_path, mon
         patch.setattr(os, where, fail)
         with pytest.raises(OSError, match="Input/output"):
             evaluation_phase._newest_best(tmp_path / "best", 3, network, None)
-    assert evaluation_phase._newest_best(tmp_path / "best", 3, network, None)["w"].tolist() == [2.0, 2.0]
+    tensors, iteration = evaluation_phase._newest_best(tmp_path / "best", 3, network, None)
+    assert tensors["w"].tolist() == [2.0, 2.0] and iteration == 2
 
 
 def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
@@ -72,7 +74,7 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
 
     run = part_of_run(
         world=world,
-        setup={"folder": tmp_path, "game": None, "make_engine": make_engine},
+        setup={"folder": tmp_path, "config": make_config(), "game": None, "make_engine": make_engine},
         playing=Playing(Sized(), None, None),
         training={"network": network},
         files=RunFiles(tmp_path, None, 600.0),

@@ -15,6 +15,7 @@ from az_mpi.mpi.peers import PeerLost
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.run import exchange, recovery
 from az_mpi.run.run_files import RunFiles
+from az_mpi.run.writers import Writers
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
 from az_mpi.storage.lock import Lock, LockLost
@@ -112,3 +113,18 @@ def test_the_next_root_waits_while_the_file_system_fails(monkeypatch, tmp_path, 
         answers.append(final)
         with pytest.raises(Stopped):
             recovery._take_over(survivor(), Alone())
+
+
+def test_what_several_writers_remember_does_not_grow_with_the_number_of_iterations():
+    group, files = part_of_run(is_root=True), part_of_run(next_number=lambda iteration: 3)
+    writers, world = Writers(group, [0, 2], 1), part_of_run(from_root=lambda look: look())
+
+    def numbers(iterations):
+        return [[writers.next_number(world, files, i) for _ in range(2)] for i in iterations]
+
+    assert numbers(range(100, 110)) == [[4, 6]] * 10
+    size = len(repr(writers))
+    assert numbers(range(110, 900)) == [[4, 6]] * 790
+    assert len(repr(writers)) == size
+    assert writers.next_number(world, files, 899) == 8  # the iteration before the newest one may still get games
+    assert writers.next_number(world, files, 898) == 8

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from helpers import make_config
 
 from az_mpi import games
 from az_mpi.__main__ import obey
+from az_mpi.core.players import from_mover, of_players
 from az_mpi.core.problems import Refusal
+from az_mpi.games import chance
 from az_mpi.games.random_games import random_actions
 from az_mpi.records import game_files, import_command
 from az_mpi.records.game_records import GameRecord, Thought, write
@@ -18,6 +21,7 @@ from az_mpi.records.replaying import MoveWords, replay
 from az_mpi.records.written_game import WrittenGame
 from az_mpi.storage import imports, lock, run_folder, segment
 
+KINDS = Path(__file__).with_name("kinds.py")
 FORMATS = [
     ("connect4", ".pgn"),
     ("connect4", ".jsonl"),
@@ -40,13 +44,20 @@ def random_records(game, num, seed=1):
     for _ in range(num):
         states, moves, thoughts = game.initial(1), [], []
         while not game.terminal_at(states, len(moves))[0][0]:
-            action = random_actions(game.legal(states), rng.random(1))
-            thoughts.append(Thought(float(rng.uniform(-0.9, 0.9)), ((int(action[0]), 0.75),)))
+            if chance.due(game, states)[0]:
+                action = chance.draw(game, states, rng.random(1))
+                thoughts.append(None)
+            else:
+                action = random_actions(game.legal(states), rng.random(1))
+                thoughts.append(Thought(float(rng.uniform(-0.9, 0.9)), ((int(action[0]), 0.75),)))
             moves.append(int(action[0]))
             states = game.play(states, action)
-        value = float(game.terminal_at(states, len(moves))[1][0])
-        result = value if game.to_play(states)[0] == 0 else -value
-        records.append(GameRecord(moves, result, ("x", "y"), thoughts=thoughts))
+        value = game.terminal_at(states, len(moves))[1]
+        results = of_players(game.num_players, value, game.to_play(states))[0].tolist()
+        more = {"results": results} if game.num_players != 2 else {}
+        more |= {"score": float(game.score(states)[0])} if game.score_name else {}
+        names = ("x", "y", "z")[: game.num_players]
+        records.append(GameRecord(moves, results[0], names, thoughts=thoughts, **more))
     return records
 
 
@@ -329,6 +340,47 @@ def test_no_damage_to_a_file_ends_the_import(tmp_path, name, suffix):
         assert len(record.games) == faults.count("")
         assert game.legal(record.positions["state"])[np.arange(len(record.positions)), record.positions["action"]].all()
         assert np.isfinite(record.positions["root_value"]).all() and (np.abs(record.positions["root_value"]) <= 1).all()
+
+
+@pytest.mark.parametrize("name", ["Digits", "Rain", "Pig", "Trio"])
+def test_games_of_every_kind_come_in_and_are_written_as_they_were(tmp_path, capsys, name):
+    """One player, chance, and three players: the moves of chance are replayed, and are no positions to train on."""
+    text = f"{KINDS}:{name}"
+    game, run = games.make(text), tmp_path / "run"
+    records = random_records(game, 5)
+    write(tmp_path / "a.jsonl", game, records)
+    assert importing(tmp_path, capsys, tmp_path / "a.jsonl", "--game", text)[0] == 0
+    run_folder.prepare(run, make_config(text), ["here"], fresh=False)
+    assert obey(["games", str(run), "--output", str(tmp_path / "b.jsonl")]) == 0
+    before, after = (
+        [json.loads(line) for line in (tmp_path / file).read_text().splitlines()] for file in ("a.jsonl", "b.jsonl")
+    )
+    same = ("moves", "result", "results", "score", "values")
+    assert [[row.get(key) for key in same] for row in after] == [[row.get(key) for key in same] for row in before]
+    [found] = [segment.read(path, game) for _, path in segment.paths(run / "games")]
+    first_player = [record.results or [record.result, -record.result] for record in records]
+    for row, record, results in zip(found.games, records, first_player):
+        of_game, drawn = (part[part["game"] == row["id"]] for part in (found.positions, found.chance))
+        moves = np.full(len(record.moves), -1)
+        moves[of_game["ply"]], moves[drawn["ply"]] = of_game["action"], drawn["outcome"]
+        assert moves.tolist() == record.moves and len(of_game) + len(drawn) == len(moves)
+        assert (len(drawn) > 0) == bool(game.num_outcomes) and row["outcome"] == np.float32(results[0])
+        expected = from_mover(np.tile(np.float32(results), (len(of_game), 1)), of_game["to_play"])
+        assert (of_game["value"] == (expected if game.num_players > 2 else expected[:, 0])).all()
+
+
+def test_what_chance_cannot_draw_is_left_out_with_its_reason(tmp_path):
+    """Rain puts its first two drops on different cells."""
+    game = games.make(f"{KINDS}:Rain")
+    read = game_files.FORMATS["jsonl"].read
+    for words, reason in (
+        (["1", "1"], "illegal move: number 2, 1"),
+        (["7"], "illegal move: number 1, 7"),
+        (["1", "2"], "no result"),
+    ):
+        assert replay(game, [read(json.dumps({"moves": words}), game)], MoveWords(game))[1] == [reason]
+    done = read(json.dumps({"moves": ["1", "2"], "result": 0.5}), game)
+    assert replay(game, [done], MoveWords(game))[1] == ["no moves"]
 
 
 def test_games_of_a_run_are_chosen_by_number_length_result_and_iteration(tmp_path, capsys):

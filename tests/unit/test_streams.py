@@ -106,6 +106,13 @@ def test_drawing_advances_one_stream_only():
     assert words[[0, 2]].tolist() == before[[0, 2]].tolist()
 
 
+def test_numbers_drawn_together_are_those_of_each_stream():
+    together, alone = (streams.keyed(1, np.arange(4, dtype=np.uint64)) for _ in range(2))
+    rows = np.array([3, 0, 2])
+    assert streams.uniforms(together, rows).tolist() == [streams.uniform(alone, row) for row in rows]
+    assert together.tolist() == alone.tolist()
+
+
 def test_seed_and_key_are_not_interchangeable():
     def stream(seed, key):
         return streams.keyed(seed, np.array([key], np.uint64))[0]

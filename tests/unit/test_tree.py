@@ -10,7 +10,7 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search import simulation, tree
-from az_mpi.search.puct import Search
+from az_mpi.search.puct import SHARED_FROM, Search
 from az_mpi.search.tree import NO_CHILD
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
@@ -122,6 +122,10 @@ def test_child_of_root_finds_searched_moves_only():
     assert [tree.child_of_root(trees, 0, action) for action in (5, 2, 7)] == [1, NO_CHILD, NO_CHILD]
 
 
+def room_to_move(trees):
+    return np.empty(trees.node.shape[1], np.int32)
+
+
 @pytest.mark.parametrize("game", [TICTACTOE, CONNECT4, Ways(6), Ways(6, twice=True)], ids=["3", "4", "ways", "twice"])
 def test_reroot_keeps_exactly_the_subtree(game):
     """The subtree of each child of the root is kept with its statistics, and nothing else."""
@@ -131,7 +135,7 @@ def test_reroot_keeps_exactly_the_subtree(game):
     assert len(searched) >= 2
     for action in searched:
         trees = copy.deepcopy(full)
-        tree.reroot(trees, 1, tree.child_of_root(trees, 1, action))
+        tree.reroot(trees, 1, tree.child_of_root(trees, 1, action), room_to_move(trees))
         subtree = before["edges"][action][3]
         assert tree_as_dict(trees, 1) == subtree
         if not subtree["ended"]:
@@ -150,9 +154,9 @@ def test_reroot_to_a_grandchild_equals_two_steps():
     edges = range(one.first_edge[0, child], one.first_edge[0, child] + one.edge_count[0, child])
     most = max(edges, key=lambda e: one.edge_visits[0, e])
     action = one.edge_action[0, most]
-    tree.reroot(one, 0, one.edge_child[0, most])
+    tree.reroot(one, 0, one.edge_child[0, most], room_to_move(one))
     for a in (4, action):
-        tree.reroot(two, 0, tree.child_of_root(two, 0, a))
+        tree.reroot(two, 0, tree.child_of_root(two, 0, a), room_to_move(two))
     assert tree_as_dict(one, 0) == tree_as_dict(two, 0) and one.nodes_used[0] == two.nodes_used[0] > 2
 
 
@@ -195,3 +199,21 @@ def test_trees_take_memory_for_legal_moves_and_grow_where_there_are_more(threads
         found.append((np.array(visits), [tree_as_dict(trees, b) for b in range(6)], begun, trees.num_bytes))
     assert (found[0][0] == found[1][0]).all() and found[0][1] == found[1][1]
     assert found[0][2] < found[0][3] < 0.15 * found[1][3] and found[1][2] == found[1][3]
+
+
+def test_many_trees_advance_alike_in_one_thread_and_in_three():
+    num, found = SHARED_FROM + 6, []
+    states = CONNECT4.initial(num)
+    for ply in range(3):
+        states = CONNECT4.play(states, np.arange(num) // 7**ply % 7)
+    for threads in (1, 3):
+        search = Search(CONNECT4, Hashed(CONNECT4), models.Search(simulations=9), num, noise=False, threads=threads)
+        search.reset(np.arange(num), states, np.arange(num, dtype=np.uint64), 3)
+        search.run(np.arange(num))
+        before = visits_of(search, np.arange(num))
+        actions = np.arange(num) % 7
+        search.advance(np.arange(num), actions)
+        found.append([tree_as_dict(search.trees, b) for b in range(num)])
+        kept = before[np.arange(num), actions]
+        assert search.trees.visits[:, 0].tolist() == kept.tolist() and kept.min() == 0 and kept.max() > 1
+    assert found[0] == found[1]
