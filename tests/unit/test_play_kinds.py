@@ -116,8 +116,10 @@ def test_the_terminal_seats_people_and_networks_together(monkeypatch, capsys):
     assert "You are player 1. Legal moves" in out and "The network, player 2, plays" in out
     assert "You are player 3. Legal moves" in out
     alone = typed(table("kinds:Trio", set()), "", monkeypatch, capsys)
-    found = re.search(r"The game is over: player (\d) wins; (.*)\.", alone)
-    assert found[2].count("player ") == 3 and f"player {found[1]} has +1.00" in found[2]
+    end = re.search(r"The game is over: (.*?); (.*)\.", alone)
+    values = [float(value) for value in re.findall(r"player \d has ([-+][\d.]+\d)", end[2])]
+    assert len(values) == 3
+    assert end[1] == (f"player {np.argmax(values) + 1} wins" if max(values) > 0 else "a draw")
 
 
 def test_seats_are_named_by_numbers():
