@@ -177,3 +177,9 @@ def bounds(found: Mapping[str, Any], name: str, number: str = "+.5g") -> str:
     space; "" if a single game gives none. number: the format of the ends."""
     low, high = found[f"{name}_low"], found[f"{name}_high"]
     return "" if low is None else f" [{low:{number}}, {high:{number}}]"
+
+
+def seat_name(player: int) -> str:
+    """Return what a player is called in reports; a piece of nobody, below 0, is "blocked"."""
+    names = ("first player", "second player", "third player")
+    return "blocked" if player < 0 else names[player] if player < len(names) else f"player {player + 1}"

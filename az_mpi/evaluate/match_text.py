@@ -65,8 +65,8 @@ def _of_two(result):
 def _of_several(result):
     seats = ", ".join(f"{share:.3f}" for share in result["score_by_seat"])
     return [
-        f"{counted(result['num_games'], 'game')}, A in each seat against B in the others; A was first alone in "
-        f"{result['wins']}",
+        f"{counted(result['num_games'], 'game')}, A in each seat against B in the others; A was alone in first "
+        f"place in {result['wins']}",
         f"share of the points {result['score']:.3f} [{result['score_low']:.3f}, {result['score_high']:.3f}] (95 %); "
         f"equal players have {1 / result['num_players']:.3f}; by seat {seats}",
         _mean_result(result),

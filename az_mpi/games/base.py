@@ -258,11 +258,21 @@ def board_after(game: Game, before: np.ndarray | None, state: np.ndarray) -> Boa
     if board is None or before is None:
         return board
     old = game.board(before)
-    if old is None:
+    if old is None or old.players.shape != board.players.shape:
         return board
     mover = int(game.to_play(before[None])[0])
     left = board.left_since(old, mover) if mover != CHANCE else []
     return board._replace(last=tuple(board.filled_since(old)), left=tuple(left))
+
+
+def last_board(game: Game, states: Sequence[np.ndarray]) -> Board | None:
+    """Return `board_after` of the newest of a game's states, each [S], and its last move. If chance moved last and left
+    the board as it was, as dice do, that is the last move of a player. Returns None for a game without boards."""
+    for before in states[-2::-1]:
+        board = board_after(game, before, states[-1])
+        if board is None or board.last or board.left or int(game.to_play(before[None])[0]) != CHANCE:
+            return board
+    return game.board(states[-1])
 
 
 def owners(planes: np.ndarray, mover: int) -> np.ndarray:

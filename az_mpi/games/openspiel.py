@@ -10,7 +10,6 @@ that were used last. Any other state is made again from its moves, so results ne
 
 import functools
 import re
-from collections import Counter
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
@@ -37,7 +36,8 @@ from az_mpi.games.openspiel_live import Live, LiveStates, state_bytes
 
 MAX_PLIES = 512  # of players, by default; chess in OpenSpiel allows 17,695
 UNTRUNCATED_PLIES = 1024  # the longest game against other programs
-NUMBERED = re.compile(r"^(\d+ - |chance outcome \d+ )")  # "648 - Bar/24 Bar/23", "chance outcome 0 (roll: 12)"
+# "648 - Bar/24 Bar/23", "chance outcome 0 X starts, (roll: 12)": the one who starts is always X here.
+NUMBERED = re.compile(r"^(\d+ - |chance outcome \d+ ([XO] starts, )?)")
 CHOICES = {"truncated": ("draw", "material"), "view": ("board", "mover")}  # of parameters of `make`
 
 
@@ -236,7 +236,8 @@ class OpenSpiel(Game):
         return not self.live(state).is_terminal()
 
     def action_to_text(self, state: np.ndarray, action: int) -> str:
-        """Return OpenSpiel's name of the action, without blanks; with its number if another action has that name."""
+        """Return OpenSpiel's name of the action, without blanks. Of several actions with one name, such as both orders
+        of two dice, those after the first have their numbers."""
         return self._words(_key(np.asarray(state)))[int(action)]
 
     def outcome_to_text(self, state: np.ndarray, outcome: int) -> str:
@@ -246,8 +247,8 @@ class OpenSpiel(Game):
         """Return {legal action: its word}."""
         live = self._live[key].state
         words = {a: self._word(live, live.current_player(), a) for a in live.legal_actions()}
-        uses = Counter(words.values())
-        return {a: word if uses[word] == 1 else f"{word}#{a}" for a, word in words.items()}
+        firsts: dict[str, int] = {}
+        return {a: word if firsts.setdefault(word, a) == a else f"{word}#{a}" for a, word in words.items()}
 
     def _word(self, live, player, action):
         text = live.action_to_string(player, int(action)).strip()

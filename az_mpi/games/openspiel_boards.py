@@ -36,7 +36,7 @@ class Form(NamedTuple):
 
     read: the function of it, see `_grid`. first, second, nobody: the signs of the pieces of who began, of the other
     one, and of neither. empty: the sign of an empty cell. kinds: {sign: symbol of a kind of piece}; None: each sign is
-    its symbol. figures, edges, light: of `Board`.
+    its symbol. figures, edges, light: of `Board`. further: the signs of the players after the second, one each.
     """
 
     read: Callable[[str, "Form"], tuple[Signs, Sequence[str], Sequence[str], str] | None]
@@ -48,6 +48,7 @@ class Form(NamedTuple):
     figures: Mapping[str, str] = NO_FIGURES
     edges: tuple[int, ...] = ()
     light: int = 1
+    further: str = ""
 
 
 def read(text: str, game: Any, is_over: bool, begins: int = 0) -> Board | None:
@@ -61,9 +62,11 @@ def read(text: str, game: Any, is_over: bool, begins: int = 0) -> Board | None:
     signs, columns, rows, beside = found
     owner = {" ": NO_CELL, form.empty: -1} | dict.fromkeys(form.nobody, NOBODY)
     owner |= dict.fromkeys(form.first, 0) | dict.fromkeys(form.second, 1)
+    owner |= {sign: player for player, sign in enumerate(form.further, 2)}
     if name == "backgammon" and begins == 1 or name == "banqi" and "P0=Red" in text:
         owner |= dict.fromkeys(form.first, 1) | dict.fromkeys(form.second, 0)
-        beside = re.sub("(?i)\\b[xo]+\\b", lambda word: word[0].translate(OTHER_MARKS), beside)
+        beside = re.sub("\\b[XO]\\b", lambda word: word[0].translate(OTHER_MARKS), beside)
+    beside += "; X began" * (name == "backgammon")
     if len(signs) < 2 or len({len(row) for row in signs}) != 1:
         return None
     try:
@@ -136,7 +139,7 @@ def _grid(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], s
 
 def _hexagons(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], str] | None:
     """Return the same of rows of hexagons: a cell is a sign, and neighbours in the next row are half a cell away."""
-    signs = form.first + form.second + form.empty
+    signs = form.first + form.second + form.further + form.empty
     row = re.compile(rf"[\s\d]*(?:[\[\]\s]*[{re.escape(signs)}])+[\[\]\s]*[a-z]?")
     found = [line for line in text.splitlines() if row.fullmatch(line.rstrip())]
     places = {(r, p - r): sign for r, line in enumerate(found) for p, sign in enumerate(line) if sign in signs}
@@ -166,7 +169,8 @@ def _rows(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], s
 
 def _points(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], str] | None:
     """Return the same of backgammon: a number that ends a column of five pieces says how many there are. Between the
-    halves of the board is a column without cells."""
+    halves of the board is a column without cells. A column's name is its two points, the upper one first, as the player
+    to move counts them in moves."""
     lines = text.splitlines()
     table = [
         [*found[1], " ", *found[2]] for line in lines if (found := re.fullmatch(r"\|([^|]{6})\|([^|]{6})\|", line))
@@ -174,7 +178,20 @@ def _points(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str],
     for at, beyond in ((0, 1), (-1, -2)):
         for column, sign in enumerate(table[at] if len(table) == 11 else []):
             table[at][column] = sign + table[beyond][column] if sign.isdigit() else sign
-    return table, "", [], ", ".join(line.strip() for line in lines if re.match("Dice: .|Bar: .|Scores", line))
+    said = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+    bar, off = said.get("Bar", ""), dict(re.findall(r"(\w): (\d+)", text[text.find("Scores") :]))
+    parts = [f"dice {' '.join(said['Dice'])}"] if said.get("Dice") else []
+    parts += [f"on the bar: X {bar.count('x')}, O {bar.count('o')}"] if bar else []
+    parts += [f"borne off: X {off.get('X', 0)}, O {off.get('O', 0)}"]
+    return table, _names_of_points(said.get("Turn", "")), [], "; ".join(parts)
+
+
+def _names_of_points(mover: str) -> list[str]:
+    """Return the names of the columns of backgammon; none where nobody is to move. mover: x or o."""
+    lower = [*range(12, 6, -1), 0, *range(6, 0, -1)]  # as O counts, whose home is there; X counts from the other side
+    points = [(25 - point, point) if mover == "o" else (point, 25 - point) for point in lower]
+    names = [f"{above}/{below}" if 0 < below < 25 else "" for above, below in points]
+    return names if mover in ("x", "o") else []
 
 
 def _fen(text: str, form: Form) -> tuple[Signs, Sequence[str], Sequence[str], str] | None:
@@ -205,7 +222,7 @@ FORMS = {
     "catch": Form(_rows, "x", "", "o", kinds={"o": "o"}),
     "checkers": Form(_grid, "o8", "+*", kinds={"8": "K", "*": "k"}, figures={"K": CROWNED, "k": CROWNED}),
     "chess": _CHESS,
-    "chinese_checkers": Form(_hexagons, "1", "2"),
+    "chinese_checkers": Form(_hexagons, "1", "2", further="3456"),
     "cliff_walking": Form(_rows, "P", "", "XG", kinds={"X": "X", "G": "G"}),
     "clobber": Form(_grid, "o", "x"),
     "connect_four": _X_AND_O,

@@ -18,6 +18,7 @@ from az_mpi.games.symmetry import dihedral
 MOVES = ("up", "right", "down", "left")
 STEPS = ((-1, 0), (0, 1), (1, 0), (0, -1))  # of the moves: rows down, columns right
 PLANES = 17  # of exponents; the last one is also of larger ones, which 4 x 4 cells cannot reach
+COLUMNS = "abcdefgh"
 FOURS = 0.1  # how likely a new tile is a 4 in place of a 2
 LOW, HIGH = 500, 500_000  # of the scores that the value tells apart well
 
@@ -136,16 +137,23 @@ class Rules(PositionGame):
     def outcome_to_text(self, state: np.ndarray, outcome: int) -> str:
         """Return the tile and its cell, such as "2@b3": the column, and the row from the top."""
         row, column = divmod(int(outcome) // 2, self.size)
-        return f"{2 + 2 * (int(outcome) & 1)}@{'abcdefgh'[column]}{row + 1}"
+        return f"{2 + 2 * (int(outcome) & 1)}@{COLUMNS[column]}{row + 1}"
 
     def show(self, state: np.ndarray) -> str:
-        return self.board(state).named_text(columns=())
+        return self.board(state).named_text()
 
     def board(self, state: np.ndarray) -> Board:
         tiles = np.asarray(state)[: self.cells].reshape(self.size, self.size)
         symbols = tuple(tuple(str(2**tile) if tile else " " for tile in row) for row in tiles.tolist())
         players = np.where(tiles > 0, 0, -1).astype(np.int8)
-        return Board(players, symbols, beside=f"{int(state[self.cells]):,} points")
+        rows = tuple(str(row + 1) for row in range(self.size))
+        return Board(
+            players,
+            symbols,
+            columns=tuple(COLUMNS[: self.size]),
+            rows=rows,
+            beside=f"{int(state[self.cells]):,} points",
+        )
 
 
 def _turned_moves(cells, size):

@@ -33,7 +33,8 @@ class RunViews:
         return sorted(name for name in files.names(self.run / "checkpoints") if name.isdigit())
 
     def games(self, game: WebGame, _: Any) -> list[dict[str, Any]]:
-        """Return the newest stored games: [{"id", "iteration", "length", "outcome" for the player who began}]."""
+        """Return the newest stored games: [{"id", "iteration", "length", "outcome" for the player who began, "score",
+        None in a game without scores}]."""
         rows = [row for record in self._records(game) for row in record.games]
         return [
             {
@@ -41,6 +42,7 @@ class RunViews:
                 "iteration": int(row["iteration"]) + 1,
                 "length": int(row["length"]),
                 "outcome": float(row["outcome"]),
+                "score": _score(row),
             }
             for row in rows[-GAMES:]
         ][::-1]
@@ -48,16 +50,23 @@ class RunViews:
     def open(self, game: WebGame, name: Any) -> None:
         """Show a stored game from its first position on. name: its id.
 
-        With it go the number of moves before that position, the outcome, and the values of the search that played the
-        game, [[move, value]]; both are for the player who began. Raises ValueError if the game is not stored any more.
+        With it go the number of moves before that position, the outcome, the score, and the values of the search that
+        played the game, [[move, value]]; outcome and values are for the player who began. Raises ValueError if the game
+        is not stored any more.
         """
         for record in self._records(game):
             row = record.games[record.games["id"] == np.uint64(int(name))]
             if len(row):
                 positions = record.positions[record.positions["game"] == row["id"][0]]
-                values = _values_of_first(game.session.game.num_players, positions)
-                stored = {"num_before": int(positions["ply"][0]), "outcome": float(row["outcome"][0]), "values": values}
-                game.load(positions["action"].tolist(), stored, positions["state"][0])
+                before = int(positions["ply"][0])
+                moves = record.moves(row["id"][0])
+                stored = {
+                    "num_before": before - sum(ply < before for ply, _, _ in moves),  # what was drawn first is no move
+                    "outcome": float(row["outcome"][0]),
+                    "score": _score(row[0]),
+                    "values": _values_of_first(game.session.game.num_players, positions),
+                }
+                game.load([action for ply, _, action in moves if ply >= before], stored, positions["state"][0])
                 return
         raise ValueError("this game is not stored any more")
 
@@ -91,11 +100,17 @@ class RunViews:
         return records
 
 
+def _score(row):
+    """Return the score of a stored game, None if the game has no scores."""
+    return float(row["score"]) if "score" in row.dtype.names else None
+
+
 def _values_of_first(num_players, positions):
     """Return the values of a stored game's positions for the player who began, [[move, value]], as far as the values of
     those who were to move tell them."""
     values = []
-    for at, (mover, value) in enumerate(zip(positions["to_play"].tolist(), positions["root_value"].tolist())):
+    plies = (positions["ply"] - positions["ply"][0]).tolist()
+    for at, mover, value in zip(plies, positions["to_play"].tolist(), positions["root_value"].tolist()):
         if mover == 0:
             values.append((at, value))
         elif mover == 1 and num_players == 2:

@@ -15,7 +15,7 @@ async function listen() {
       const answer = await fetch("/state?version=" + version, { headers: { "X-Token": token } });
       if (!answer.ok) { $("error").textContent = await answer.text(); return; }
       const next = await answer.json();
-      if (next.version > version) { version = next.version; show(next); }
+      if (next.version > version) { version = next.version; queueMicrotask(() => show(next)); } // an error of the page is none of the server's
     } catch (problem) { $("error").textContent = "az_mpi web has ended, or cannot be reached"; await new Promise((go) => setTimeout(go, 1500)); }
   }
 }

@@ -178,30 +178,37 @@ class Terminal:
         if self.session.over:
             print(f"The game is over: {self._outcome()} Type new, undo, save FILE or quit.")
         elif self.session.to_play in self.humans:
-            legal = list(self.session.legal())
+            known = self.session.legal()
+            # Of moves with one name, such as both orders of two dice, the first is listed, which has no number.
+            legal = [word for word in known if "#" not in word or word.rpartition("#")[0] not in known]
             listed = " ".join(legal) if len(legal) <= LISTED_MAX else f"{len(legal)}; `moves` lists them"
             print(f"{self._you()}. Legal moves: {listed}")
 
     def _you(self):
         """Return a sentence that says who the person to move is, or what one player has."""
+        from az_mpi.games.board_data import MARKS
+
         session, player = self.session, self.session.to_play
         if self.num_players == 1:
             score = session.score
-            return "It is your move" if score is None else f"You have {session.game.score_name} {score:g}"
-        return f"You are {'XO'[player]}" if self.num_players == 2 else f"You are player {player + 1}"
+            return "It is your move" if score is None else f"Your {session.game.score_name}: {_number(score)}"
+        if self.num_players == 2:
+            return f"You are {'XO'[player]}"
+        has_board = session.game.board(session.state) is not None
+        return f"You are player {player + 1}" + f" ({MARKS[player]} on the board)" * has_board
 
     def _outcome(self):
         """Return a sentence that says how the game ended."""
         results = self.session.results
         if self.num_players == 1:
             score = self.session.score
-            return (
-                f"{self.session.game.score_name} {score:g}."
-                if score is not None
-                else f"the value is {results[0]:+.2f}."
-            )
+            name = self.session.game.score_name
+            return f"the value is {results[0]:+.2f}." if score is None else f"{name} {_number(score)}."
         if self.num_players > 2:
-            return ", ".join(f"player {seat + 1} has {value:+.2f}" for seat, value in enumerate(results)) + "."
+            best = [seat for seat, value in enumerate(results) if value == max(results)]
+            all_have = ", ".join(f"player {seat + 1} has {value:+.2f}" for seat, value in enumerate(results))
+            first = "a draw" if len(best) == self.num_players else "nobody is alone ahead"
+            return f"{f'player {best[0] + 1} wins' if len(best) == 1 else first}; {all_have}."
         if not results[0]:
             return "a draw."
         winner = 0 if results[0] > 0 else 1
@@ -227,20 +234,26 @@ class Terminal:
             print("The game is over.")
             return
         self.session.think(self.limit)
-        print("  move      share   value   prior  expected")
-        for move in self.session.moves()[:HINTS]:
-            words = self.session.line(move.variation[:8])
-            print(f"  {words[0]:<9} {move.share:>4.0%}  {_value(move):>7}   {move.prior:>4.0%}   {' '.join(words)}")
+        lines = [(move, self.session.line(move.variation[:8])) for move in self.session.moves()[:HINTS]]
+        width = max([9, *(len(words[0]) for _, words in lines)])
+        print(f"  {'move':<{width}} share   value   prior  expected")
+        for move, words in lines:
+            print(
+                f"  {words[0]:<{width}} {move.share:>4.0%}  {_value(move):>7}   {move.prior:>4.0%}   {' '.join(words)}"
+            )
 
     def _moves(self, _):
         print(" ".join(self.session.legal()) or "The game is over.")
 
     def _swap(self, _):
         self.humans = set(range(self.num_players)) - self.humans
-        if self.num_players == 2 and len(self.humans) == 1:
+        seats = ", ".join(str(seat + 1) for seat in sorted(self.humans))
+        if self.num_players == 1 or not self.humans:
+            print("You play now." if self.humans else "The network plays now.")
+        elif self.num_players == 2 and len(self.humans) == 1:
             print(f"You are {'XO'[min(self.humans)]} now.")
         else:
-            print("You play " + (", ".join(str(seat + 1) for seat in sorted(self.humans)) or "nobody") + " now.")
+            print(f"You are {'player' if len(self.humans) == 1 else 'players'} {seats} now.")
 
     def _new(self, _):
         self.session.restart()
@@ -281,6 +294,11 @@ class Terminal:
 
     def _quit(self, _):
         raise Quit
+
+
+def _number(score):
+    """Return a score as text."""
+    return f"{score:,.10g}"
 
 
 def _value(move):

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from az_mpi.games.base import CHANCE, board_after
+from az_mpi.games.base import CHANCE, last_board
 from az_mpi.games.board_data import Board
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.player import levels
@@ -275,7 +275,7 @@ class WebGame(threading.Thread):
     def _moved(self):
         """Describe the new position in the state. What the search says about it follows while it thinks."""
         session, game = self.session, self.session.game
-        board = board_after(game, session.before, session.state)
+        board = last_board(game, session.states)
         self._position = {
             "board": None if board is None else board.described(),
             "text": game.show(session.state),
@@ -315,11 +315,13 @@ class WebGame(threading.Thread):
         if unknown:
             states = np.repeat(session.state[None], len(unknown), axis=0)
             after = game.play(states, np.array([action for _, action, _ in unknown]))
-            for (row, _, named), state in zip(unknown, after):
-                changed = _changed_cells(board, game.board(state), session.to_play)
-                if len(named) == 1 and board.players[named[0]] == -1 and not changed.get("from"):
+            changes = [_changed_cells(board, game.board(state), session.to_play) for state in after]
+            # Where some moves change several cells, as with two dice, all moves that name no cell are buttons.
+            are_buttons = any(changed is None for (_, _, named), changed in zip(unknown, changes) if not named)
+            for (row, _, named), changed in zip(unknown, changes):
+                if len(named) == 1 and board.players[named[0]] == -1 and not (changed or {}).get("from"):
                     changed = {"to": named[0]}  # pieces may go elsewhere after that, as in Pentago
-                row |= changed
+                row |= {} if are_buttons and not named else changed or {}
         return rows
 
     def _publish(self):
@@ -376,13 +378,15 @@ def _reader_of_cells(board: Board | None) -> Callable[[str], list[tuple[int, int
     return lambda word: [cells[found] for found in name.findall(word.lower())]
 
 
-def _changed_cells(board: Board, then: Board | None, player: int) -> dict[str, tuple[int, int] | None]:
+def _changed_cells(board: Board, then: Board | None, player: int) -> dict[str, tuple[int, int] | None] | None:
     """Return the cells that `player` clicks for the move that leads from one board to the other.
 
     They are the cell of the piece that moves and its new cell, or the cell of a new piece, or the cell of the only
-    piece that leaves the board. Returns {} where the move is none of these."""
+    piece that leaves the board. Returns {} where the move is none of these, and None where it changes several cells."""
     filled, left = (then.filled_since(board), then.left_since(board, player)) if then else ([], [])
     # A stone that only changes hands, as in Hex's swap, is no cell to click.
     if len(filled) == 1 and len(left) <= 1 and (left or board.players[filled[0]] < 0):
         return {"to": filled[0], "from": left[0] if left else None}
+    if len(filled) > 1 or len(left) > 1:
+        return None
     return {"to": left[0]} if not filled and len(left) == 1 else {}

@@ -8,7 +8,7 @@ import numpy as np
 
 from az_mpi.core.players import of_players
 from az_mpi.games import chance
-from az_mpi.games.base import CHANCE, Game, board_after, legal_words, positions, results
+from az_mpi.games.base import CHANCE, Game, last_board, legal_words, positions, results
 from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.player.restricted_game import restricted
@@ -152,7 +152,7 @@ class Session:
     def drawing(self, columns: tuple[str, ...] | None = None) -> str:
         """Return the position as lines: as `Board.named_text`, or as the game shows it if it has no boards. columns:
         names for the columns in place of the board's own."""
-        board = board_after(self.game, self.before, self.state)
+        board = last_board(self.game, self.states)
         return self.game.show(self.state) if board is None else board.named_text(columns)
 
     def legal(self) -> dict[str, int]:

@@ -10,6 +10,8 @@ import math
 from html import escape
 from typing import TYPE_CHECKING
 
+from az_mpi.core.printing import seat_name
+
 if TYPE_CHECKING:
     from az_mpi.games.board_data import Board
     from az_mpi.report.samples import Sample
@@ -57,7 +59,7 @@ def draw(board: Board, caption: str, cell_px: float, numbers: dict[tuple[int, in
     for row in range(height) if board.rows else ():
         x, y = centre(row, min(column for at, column in there if at == row) - 0.5)
         labels.append(_text(x - 7 - rim, y, board.rows[row], 11))
-    for column in range(width) if board.columns else ():
+    for column in sorted({column for _, column in there}) if board.columns else ():  # a gap has no cells
         x, y = centre(max(row for row, at in there if at == column), column)
         labels.append(_text(x, y + outline[1] + rim + 1 + LABEL / 2, board.columns[column], 11))
     right = max(centre(*place)[0] for place in there) + CELL / 2 + rim + 1
@@ -76,7 +78,7 @@ def game(sample: Sample) -> str:
     last = sample.positions[-1]
     light = last.board.light if last.board else 1
     moves = [
-        f"<li>{disc(before.to_play, light)} {escape(move)} <small>{_value(before)}</small></li>"
+        f"<li>{_before_move(sample, before, light)}{escape(move)} <small>{_value(before)}</small></li>"
         for before, move in zip(sample.positions, sample.moves)
     ]
     final = ""
@@ -104,6 +106,12 @@ def _picture(position):
     return f"{picture}<small>{escape(caption)}</small>"
 
 
+def _before_move(sample, position, light):
+    """Return whose move it is, of two players and more, and what was drawn for it."""
+    mover = "" if sample.num_players == 1 else f"{disc(position.to_play, light)} "
+    return f"{mover}<small>{escape(', '.join(position.drawn))}:</small> " if position.drawn else mover
+
+
 def _value(position):
     return f"{round(position.value, 2) + 0.0:+.2f}"  # no -0.00
 
@@ -111,15 +119,9 @@ def _value(position):
 def disc(player: int, light: int = 1) -> str:
     """Return a small disc in the colour of a player's pieces. light: the player whose pieces are light."""
     return (
-        f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{_called(player)}">'
+        f'<svg class="who" viewBox="0 0 12 12" role="img" aria-label="{seat_name(player)}">'
         f'<g class="piece {_colour(player, light)}">{_shape(player, 6, 6, 5)}</g></svg>'
     )
-
-
-def _called(player):
-    """Return what a player is called."""
-    names = ("first player", "second player", "third player")
-    return "blocked" if player < 0 else names[player] if player < len(names) else f"player {player + 1}"
 
 
 def _colour(player, light):
@@ -173,7 +175,7 @@ def _edges(board, centre, corners):
 
 def _piece(board, row, column, x, y, number):
     player = int(board.players[row, column])
-    said = [_called(player), board.name(row, column)]
+    said = [seat_name(player), board.name(row, column)]
     text = board.symbols[row][column].strip() if board.symbols else ""
     figure = board.figures.get(text)
     if number is not None and not text:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core.arguments import Parser
-from az_mpi.core.printing import counted
+from az_mpi.core.printing import counted, seat_name
 from az_mpi.core.problems import Refusal, readable, write_file
 from az_mpi.core.registry import parse
 from az_mpi.report import board, chart, curve, run_data, strength
@@ -140,7 +140,7 @@ def _charts(data):
         chart.lines("Losses", "optimiser step", "loss", data.losses(), train_marks, empty=_no_losses(data)),
         loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
         *strength.charts(data, evaluation_marks),
-        loop("Game length", "moves of both players", mean_length="mean_length"),
+        loop("Game length", "moves", mean_length="mean_length"),
         loop("Mean result in self-play", "value, from -1 to 1", **_results(data))
         if any("mean_result" in record for record in data.iterations)
         else loop("First player's score in self-play", "mean score", first_player="first_player_score"),
@@ -233,14 +233,27 @@ def _games(data):
         return f"<h2>Sample games</h2><p>None: {escape(str(error))}</p>"
     if not chosen:
         return "<h2>Sample games</h2><p>None yet.</p>"
+    return f"<h2>Sample games</h2>{_about_games(chosen)}{''.join(map(board.game, chosen))}"
+
+
+def _about_games(chosen):
+    """Return whose pieces are which, and what the lists of moves say. chosen: samples."""
+    num_players = chosen[0].num_players
+    values = {
+        1: "from -1, the least, to +1, the most",
+        2: "as the first player sees it: +1 is a win, 0 a draw, -1 a loss",
+    }.get(num_players, "as its player sees it: +1 is a win, -1 a loss")
+    drawn = ", what was drawn for it" * any(position.drawn for one in chosen for position in one.positions)
+    player = ", its player" * (num_players > 1)
     about = (
-        "<p>Each move has its number, its player and its place on the board, then the value that the search found "
-        "before it, as the first player sees it: +1 is a win, 0 a draw, -1 a loss.</p>"
+        f"<p>Each move has its number{player}{drawn} and its name, then the value that the search found before it, "
+        f"{values}.</p>"
     )
+    if num_players == 1:
+        return about
     last = chosen[0].positions[-1].board
-    discs = [board.disc(player, last.light if last else 1) for player in (0, 1)]
-    players = f'<p class="players">{discs[0]} first player{discs[1]} second player</p>'
-    return f"<h2>Sample games</h2>{players}{about}{''.join(map(board.game, chosen))}"
+    discs = [board.disc(player, last.light if last else 1) + f" {seat_name(player)}" for player in range(num_players)]
+    return f'<p class="players">{"".join(discs)}</p>{about}'
 
 
 def _configuration(data):

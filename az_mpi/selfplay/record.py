@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from az_mpi.core.players import CHANCE
+
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
     from az_mpi.mpi.world import World
@@ -133,6 +135,13 @@ class Record:
         policy = np.repeat(positions, self.positions["policy_count"])
         chance = np.isin(self.chance["game"], self.games["id"][chosen])
         return Record(self.games[chosen], self.positions[positions], self.policy[policy], self.chance[chance])
+
+    def moves(self, number: int) -> list[tuple[int, int, int]]:
+        """Return the moves of the game with this id, [(ply, who moves, action)], chance's among them: CHANCE moves, and
+        the outcome is the action. A game that began elsewhere has those from there on."""
+        rows, drawn = (part[part["game"] == number] for part in (self.positions, self.chance))
+        moves = list(zip(rows["ply"].tolist(), rows["to_play"].tolist(), rows["action"].tolist()))
+        return sorted(moves + [(ply, CHANCE, outcome) for _, ply, outcome in drawn.tolist()])
 
     def gather(self, world: World, compress: bool = False) -> Record | None:
         """Return the games of all ranks, in rank order, on root; None elsewhere. Collective over world."""

@@ -55,7 +55,10 @@ def evaluation_lines(result: dict[str, Any]) -> list[str]:
     if "score_mean" in result:
         lines.append(f"  {result['score_name']}: {scores_text(result)}; {counted(result['num_games'], 'game')}")
     for name, match in result["matches"].items():
-        text = _of_one(match) if "difference" in match else _of_two(match) if "elo" in match else _of_several(match)
+        if "difference" in match:
+            text = _of_one(name, match)
+        else:
+            text = _of_two(match) if "elo" in match else _of_several(match)
         lines.append(f"  against {name}: {text}")
     if best := result.get("optimum"):
         lines.append(f"  the best possible: {best['score_mean']:.5g}, {_relative(result['score_mean'], best)}")
@@ -75,12 +78,12 @@ def scores_text(found: dict[str, Any]) -> str:
     quantiles = ", ".join(
         f"{name} {found[f'score_{key}']:.5g}" for name, key in (("10 %", "q10"), ("median", "median"), ("90 %", "q90"))
     )
-    return f"mean {found['score_mean']:.5g}{interval}, best {found['score_best']:.5g}, {quantiles}"
+    return f"mean {found['score_mean']:.5g}{interval}, best {found['score_best']:.5g}; quantiles: {quantiles}"
 
 
-def _of_one(match):
+def _of_one(name, match):
     return (
-        f"{match['difference']:+.5g}{bounds(match, 'difference')} on the same seeds, where it has "
+        f"{match['difference']:+.5g}{bounds(match, 'difference')} on the same seeds, where {name} has "
         f"{match['score_mean']:.5g} (best {match['score_best']:.5g}); better on {match['better']}, the same on "
         f"{match['same']}, worse on {match['worse']}"
     )
@@ -97,9 +100,9 @@ def _of_two(match):
 
 def _of_several(match):
     return (
-        f"share of the points {match['score']:.3f} [{match['score_low']:.3f}, {match['score_high']:.3f}] (of equal "
-        f"players {1 / match['num_players']:.3f}), first alone in {match['wins']} of "
-        f"{match['num_games']}{_mean_result(match)}"
+        f"share of the points {match['score']:.3f} [{match['score_low']:.3f}, {match['score_high']:.3f}] (equal "
+        f"players have {1 / match['num_players']:.3f}), alone in first place in {match['wins']} of "
+        f"{counted(match['num_games'], 'game')}{_mean_result(match)}"
     )
 
 

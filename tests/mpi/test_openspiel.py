@@ -2,62 +2,70 @@
 
 import pytest
 
-from az_mpi import games
-from az_mpi.games import openspiel_fit
+from az_mpi.games.openspiel_fit import longest
 
 pytestmark = pytest.mark.mpi
 pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+from openspiel_list import fitting  # noqa: E402
+
 LONGEST = 24  # plies; longer games are cut, which the rules of the run allow
-
 SMALL = {
-    "go": "board_size=5",
-    "hex": "board_size=4",
-    "y": "board_size=5",
-    "gomoku": "size=5",
-    "havannah": "board_size=3",
-    "cursor_go": "board_size=5, max_cursor_moves=10",
+    "go": {"board_size": 5},
+    "hex": {"board_size": 4},
+    "y": {"board_size": 5},
+    "gomoku": {"size": 5},
+    "havannah": {"board_size": 3},
+    "cursor_go": {"board_size": 5, "max_cursor_moves": 10},
 }
-
-
-# These stand for all: many actions, heaps, moves in a row, several boards, a board of each shape.
+# Of games for any of several numbers of players: those that differ in kind, and the most.
+SEATS = {
+    "chinese_checkers": (2, 3, 6),
+    "maedn": (2, 3, 4),
+    "pig": (2, 3, 10),
+    "quoridor": (2, 3, 4),
+    "yacht": (1, 2, 10),
+}
+PARTS = 5  # in which all games are trained, each a test
+# These stand for all on two ranks: many actions, heaps, moves in a row, several boards, one player, dice, many players.
 SOME = [
     "chess",
     "nim",
     "mancala",
-    "dots_and_boxes",
     "go",
-    "othello",
     "quoridor",
-    "oware",
-    "hex",
     "ultimate_tic_tac_toe",
+    "cliff_walking",
+    "catch",
+    "backgammon",
+    "pig",
 ]
 
 
-def with_parameters(name):
-    """Return what the program takes: a small board, and no more plies than LONGEST."""
-    smaller = SMALL.get(name, "")
-    longest = games.make(f"openspiel:{name}({smaller})").max_plies
-    cut = f"max_plies={LONGEST}" * (longest > LONGEST)
-    return f"{name}({', '.join(filter(None, [smaller, cut]))})"
+def names():
+    """Return what the program takes, by OpenSpiel's name of the game: [(name, text)], a text for each number of
+    players, with a small board and no more plies than LONGEST."""
+    found = []
+    for game in fitting():
+        name, players = game.get_type().short_name, game.get_parameters().get("players")
+        if players and players not in SEATS.get(name, (players,)):
+            continue
+        given = SMALL.get(name, {}) | ({"players": players} if players else {})
+        if longest(pyspiel.load_game(name, given)) > LONGEST:
+            given |= {"max_plies": LONGEST}
+        found.append((name, f"{name}({', '.join(f'{key}={value}' for key, value in given.items())})"))
+    return found
 
 
-def test_ten_games_play_and_train_on_two_ranks(program, tmp_path):
-    program(2, "openspiel_games", tmp_path, *map(with_parameters, SOME))
+def test_ten_games_of_all_kinds_play_and_train_on_two_ranks(program, tmp_path):
+    chosen = dict(names())  # of several numbers of players the most
+    program(2, "openspiel_games", tmp_path, *(chosen[name] for name in SOME))
 
 
-@pytest.mark.slow
-def test_every_game_that_fits_plays_and_trains_on_two_ranks(program, tmp_path):
-    fitting = [
-        kind.short_name
-        for kind in pyspiel.registered_games()
-        if kind.default_loadable
-        and kind.min_num_players <= 2 <= kind.max_num_players
-        and openspiel_fit.misfit(game := pyspiel.load_game(kind.short_name)) is None
-        and (game.num_players(), game.max_chance_outcomes()) == (2, 0)
-    ]
-    assert len(fitting) >= 31 and set(SOME) <= set(fitting)
-    program(2, "openspiel_games", tmp_path, *map(with_parameters, fitting))
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_game_with_the_numbers_of_players_that_differ_plays_trains_and_is_evaluated(program, tmp_path, part):
+    found = names()
+    assert len({name for name, _ in found}) >= 40
+    program(1, "openspiel_games", tmp_path, *(text for _, text in found[part::PARTS]))
 
 
 def test_an_opponent_that_cannot_play_the_game_is_refused_at_the_start(mpirun, tmp_path):

@@ -129,7 +129,8 @@ def test_the_check_accepts_it():
 def test_boards_moves_and_outcomes_are_written():
     state = state_of([[2048, 4, 0, 0], [0, 0, 2, 0], [0, 16, 0, 0], [0, 0, 0, 2]], points=12_345)[0]
     assert GAME.show(state) == (
-        " 2048    4    .    .\n    .    .    2    .\n    .   16    .    .\n    .    .    .    2\n12,345 points"
+        "1 2048    4    .    .\n2    .    .    2    .\n3    .   16    .    .\n4    .    .    .    2\n"
+        "     a    b    c    d\n12,345 points"
     )
     assert [GAME.action_to_text(state, action) for action in range(4)] == ["up", "right", "down", "left"]
     assert [GAME.outcome_to_text(state, outcome) for outcome in (0, 5, 31)] == ["2@a1", "4@c1", "4@d4"]

@@ -116,13 +116,31 @@ def test_the_boards_of_games_with_dice_show_the_pieces_of_who_began_alike():
             cells = [-1 if sign == "." else int(sign != own) for sign in text[1 + row].replace("|", "")]
             assert np.delete(board.players[row], 6).tolist() == cells
         assert (board.players == 0).sum() == (board.players == 1).sum() == 15
+        off, names = {"x": ("X 0, O 0", ("12/13", "", "1/24")), "o": ("O 0, X 0", ("13/12", "", "24/1"))}[own]
+        assert board.beside == f"dice 1 2; borne off: {off}; X began"
+        assert (board.columns[0], board.columns[6], board.columns[12]) == names  # as who is to move counts the points
     heap = "|......|" + "......|\n"
     text = (
         "|6.....|......|\n" + "|o.....|......|\n" * 4 + "|      |      |\n" + heap * 5
     ) + "Bar: oo\nScores, X: 1, O: 2"
-    for begins, owner, beside in ((0, 1, "Bar: oo, Scores, X: 1, O: 2"), (1, 0, "Bar: xx, Scores, O: 1, X: 2")):
+    on_the_bar = (
+        "on the bar: X 0, O 2; borne off: X 1, O 2; X began",
+        "on the bar: O 0, X 2; borne off: O 1, X 2; X began",
+    )
+    for begins, owner, beside in ((0, 1, on_the_bar[0]), (1, 0, on_the_bar[1])):
         board = openspiel_boards.read(text, game.game, False, begins)
         assert board.players[0, 0] == owner and board.symbols[0][0] == "6" and board.beside == beside
+
+
+@pytest.mark.parametrize("num_players", [2, 3, 4, 6])
+def test_the_board_of_chinese_checkers_has_ten_pieces_of_every_player_all_game_long(num_players):
+    game = games.make(f"openspiel:chinese_checkers(players={num_players}, max_plies=60)")
+    rng, states = np.random.default_rng(0), game.initial(1)
+    while not game.terminal(states)[0][0]:
+        players = game.board(states[0]).players
+        assert [(players == player).sum() for player in range(num_players)] == [10] * num_players
+        assert (players.shape, (players != NO_CELL).sum()) == ((17, 17), 121)
+        states = game.play(states, np.array([rng.choice(np.flatnonzero(game.legal(states)[0]))]))
 
 
 def test_banqi_gives_the_colour_of_the_first_piece_to_player_0():

@@ -104,7 +104,7 @@ def test_chance_moves_have_openspiels_outcomes_and_probabilities():
 def test_the_first_throw_of_backgammon_says_who_is_player_0():
     """The higher die begins. Either way the one who begins is player 0, and wins with value 1."""
     game = games.make("openspiel:backgammon")
-    for throw, number in (("X_starts,_roll_12", 0), ("O_starts,_roll_21", 1)):
+    for throw, number in (("roll_12", 0), ("roll_21", 1)):
         states = after(game, [throw])
         assert game.live(states[0]).current_player() == number, throw
         assert game.to_play(states).tolist() == [0] and game.planes(states)[0, -1, 0, 0] == 0

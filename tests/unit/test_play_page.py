@@ -1,5 +1,6 @@
 """The page of `az_mpi web` in a browser: the keyboard's focus, boards with pieces, and who has won."""
 
+import json
 import threading
 from types import SimpleNamespace
 
@@ -30,7 +31,7 @@ def opened(browser, monkeypatch):
 
     def open_page(name, moves="", humans=(0,)):
         game = WebGame(lambda _: Session(loaded_player(name)), "newest", Limit(1), {"run": "x", "checkpoints": []}, {})
-        game.is_analysing, game.humans = False, {0, 1}
+        game.is_analysing, game.humans = False, set(range(game.session.game.num_players))
         server = web_server.Server(("127.0.0.1", 0))
         server.game = game
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
@@ -169,3 +170,91 @@ def test_chess_is_played_by_clicks_with_a_choice_of_promotion(browser, opened):
     browser.wait("state.humans.join() === '1'")
     turned = [middle(browser, cell) for cell in ("7,7", "0,0")]
     assert turned == [pytest.approx(top, abs=1), pytest.approx(bottom, abs=1)]
+
+
+def texts(browser, selector):
+    return browser.run(f"[...document.querySelectorAll('{selector}')].map((one) => one.textContent)")
+
+
+def test_one_player_slides_tiles_by_the_arrows_and_sees_the_score_once(browser, opened):
+    game = opened("2048(size=3)")
+    assert browser.run("state.legal.every((one) => !one.to && !one.from)")
+    assert texts(browser, "#buttons button") == browser.run("state.legal.map((one) => one.move)")
+    assert browser.run("[$('turn').hidden, $('beside').textContent]") == [True, ""]
+    assert texts(browser, "#humans option") == ["yes", "no, the network plays"]
+    for key in ("ArrowLeft", "ArrowUp", "ArrowRight", "ArrowDown") * 2:
+        ply, word = browser.run("state.ply"), key[5:].lower()
+        is_legal = word in browser.run("state.legal.map((one) => one.move)")
+        press(browser, key)
+        if is_legal:
+            browser.wait(f"state.ply === {ply + 2}")
+            assert browser.run(f"state.moves[{ply}]") == word
+    assert browser.run("state.ply") > 2
+    tiles = [text for row in game.session.game.board(game.session.state).symbols for text in row if text != " "]
+    assert texts(browser, "[data-cell] text.kind") == tiles
+    assert browser.run("document.querySelectorAll('rect.tile').length") == len(tiles)
+    drawn = game.session.game.outcome_to_text(game.session.states[-2], game.session.actions[-1])
+    points = f"{int(game.session.score):,}"
+    assert browser.run("$('status').textContent") == f"Drawn: {drawn}. Your move. Points: {points}."
+
+
+def test_arrows_at_the_end_of_a_game_of_slides_take_no_move_back(browser, opened):
+    game = opened("2048(size=2)")
+    for _ in range(200):
+        legal = browser.run("state.legal.map((one) => one.move)")
+        if not legal:
+            break
+        ply = browser.run("state.ply")
+        press(browser, f"Arrow{legal[0].capitalize()}")
+        browser.wait(f"state.ply > {ply}")
+    ply = browser.run("state.ply")
+    press(browser, "ArrowLeft")
+    assert browser.run("[state.over, state.ply]") == [True, ply]
+    assert browser.run("$('status').textContent").endswith(f"The game is over. Points: {int(game.session.score):,}.")
+
+
+def test_seats_of_three_players_show_their_pieces_and_the_end_says_who_won(browser, opened):
+    opened("mnk(m=4,n=4,k=3,players=3)", "a1 a2 a3 b1 b2 b3", humans=(0, 1, 2))
+    pieces = "[...document.querySelectorAll('#seats button')].map((one) => one.querySelector('svg').innerHTML)"
+    on_board = (
+        "['a1', 'a2', 'a3'].map((_, k) => drawn.cells.get(String([3 - k, 0])).group.querySelector('circle, polygon'))"
+    )
+    assert browser.run(f'{pieces}.map((one) => /class="(p\\d)"/.exec(one)[1])') == ["p0", "p1", "p2"]
+    assert browser.run(f"{on_board}.map((one) => one.getAttribute('class'))") == ["p0", "p1", "p2"]
+    assert texts(browser, "#seats button") == ["player 1", "player 2", "player 3"]
+    assert browser.run("[$('bar').hidden, $('status').textContent]") == [True, "Player 1 is to move: you."]
+    click(browser, "3,2")
+    browser.wait("state.over")
+    results = "player 1 +1.00, player 2 -0.50, player 3 -0.50"
+    for humans, said in (((0, 1, 2), ""), ((0,), "You won. "), ((2,), "You lost. ")):
+        browser.run(f"ask('humans', {list(humans)})")
+        browser.wait(f"state.humans.join() === '{','.join(map(str, humans))}'")
+        assert browser.run("$('status').textContent") == f"{said}Player 1 has won ({results})."
+    assert browser.run("$('value').textContent") == f"results: {results}, from -1 (lost) to +1 (won)"
+
+
+def test_moves_of_two_dice_are_buttons_each_once_with_the_points_they_name(browser, opened):
+    pytest.importorskip("pyspiel")
+    opened("openspiel:backgammon", humans=(0, 1))
+    words = browser.run("state.legal.map((one) => one.move)")
+    buttons = texts(browser, "#buttons button")
+    assert len(buttons) == len({word.partition("#")[0] for word in words}) == len(set(buttons)) < len(words)
+    assert browser.run("document.querySelectorAll('.can').length") == 0
+    named = {number for name in texts(browser, "text.name") for number in name.split("/")}
+    assert named - {""} == {str(point) for point in range(1, 25)}
+    assert {number for word in buttons for number in word.replace("_", "/").split("/")} <= named
+    assert browser.run("$('status').textContent").startswith("Drawn: roll ")
+    browser.run("$('buttons').querySelector('button').click()")
+    browser.wait("state.ply === 3")
+    assert browser.run("$('beside').textContent").startswith("dice ")
+
+
+def test_stored_games_are_listed_with_the_score_of_one_player_and_a_result_of_several(browser, opened):
+    for name, score, said in (
+        ("2048(size=3)", 1234.0, "points: 1,234"),
+        ("mnk(m=4,n=4,k=3,players=3)", None, "player 1 -0.50"),
+    ):
+        opened(name)
+        one = {"id": "7", "iteration": 2, "length": 5, "outcome": -0.5, "score": score}
+        browser.run(f"show({{...state, results: {{games: [{json.dumps(one)}]}}}})")
+        assert texts(browser, "#games td") == ["look", "iteration 2", "5 moves", said]
