@@ -112,6 +112,8 @@ class RunFiles:
             return
         found = self.segments()
         self.writer.do(folder, lambda check: thinning.thin_games(folder, found, num_positions, end, check))
+        self.writer.submit(end, Record.empty(self.game), {})  # renews the links to the segments that are left
+        self.writer.flush()
 
     def forget_removed(self) -> None:
         """Begin again to count what is removed, since the run begins again."""

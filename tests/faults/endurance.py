@@ -40,7 +40,7 @@ SETTINGS = {
     "train.bad_steps_max": 5,
     "replay.window_min": 1000,  # the window is full, and so as large as it gets, before memory is compared
     "replay.window_max": 2000,
-    "network.cache_bytes": 2**20,  # likewise: its pages count as memory once they are written, at random places
+    "network.cache_bytes": 2**20,  # it is full by then, too
     "network.engine": "torch",
     "exchange.every_s": 0.3,
     "evaluate.opponents": '["random"]',
