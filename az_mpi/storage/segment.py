@@ -336,7 +336,6 @@ def _rows(file, group, dtype, names=None):
 def _column(file, name, n=None):
     """Return what is in a dataset, which must have n rows if that is given. Raises ValueError, also if it lies in
     another file, or claims more than such a file can hold."""
-    # h5py's own way, file[name][:], takes twice the time of the whole segment.
     found = h5py.h5d.open(file.id, name.encode())
     how = found.get_create_plist()
     inside = h5py.h5i.get_file_id(found) == file.id
