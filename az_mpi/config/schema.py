@@ -318,6 +318,11 @@ class Train(Section):
         ge=0,
         le=1,
     )
+    root_value_horizon: whole(0, 100_000) = fixed(
+        0,
+        "Positions over which q is averaged: q is an exponential average of the root values from the position on, this "
+        "many positions later in the mean, and of the result after the last one. 0: the position's own root value.",
+    )
     optimizer: named(OPTIMIZERS) = fixed(
         "adamw",
         (

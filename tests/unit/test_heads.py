@@ -299,6 +299,26 @@ def test_targets_of_win_draw_and_loss():
     assert exact.tolist() == [[1, 0, 0], [0, 0, 1], [0, 1, 0], [0, 1, 0], [1, 0, 0]]
 
 
+def test_the_searched_part_of_the_value_target_may_be_the_mean_of_later_root_values():
+    """With horizon 1 each value counts half as much as the one before; the result follows the last. Player 1 moved at
+    the second position, so its values are turned."""
+    games = np.zeros(2, [("length", "i4"), ("outcome", "f4")])
+    games["length"], games["outcome"] = [3, 1], [1, -1]
+    columns = {
+        "value": np.array([1, -1, 1, -1], np.float32),
+        "root_value": np.array([0, 0.5, 0.25, -0.5], np.float32),
+        "to_play": np.array([0, 1, 0, 0], np.int8),
+    }
+    record = SimpleNamespace(games=games, positions=columns)
+    head = resnet.ResNet(TICTACTOE, make_config().network).heads["value"]
+    last = 0.25 / 2 + 1 / 2
+    wanted = [0 / 2 + (-0.5 / 2 + last / 2) / 2, 0.5 / 2 - last / 2, last, -0.5 / 2 - 1 / 2]
+    settings = models.Train(root_value_share=1.0, root_value_horizon=1)
+    assert head.target(record, TICTACTOE, settings) == pytest.approx(wanted)
+    settings = models.Train(root_value_share=0.5, root_value_horizon=1)
+    assert head.target(record, TICTACTOE, settings) == pytest.approx((np.array(wanted) + columns["value"]) / 2)
+
+
 def test_the_loss_of_win_draw_and_loss_is_the_cross_entropy():
     output, target = torch.tensor([[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]]), torch.tensor([[1.0, 0, 0], [0, 0.5, 0.5]])
     loss = wdl_network().heads["value"].loss(output, target)

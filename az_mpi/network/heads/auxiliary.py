@@ -10,6 +10,7 @@ from torch.nn import functional as F
 
 from az_mpi.games.base import Game
 from az_mpi.network.heads.head import Head, Played, draw, pooled, zero
+from az_mpi.network.heads.targets import last_positions
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train
@@ -59,11 +60,6 @@ class Scalar(Auxiliary):
         # The unknown ones are replaced before the loss: the gradient of a NaN would be NaN, whatever its weight.
         loss = F.huber_loss(output.float(), torch.where(known, target, 0.0), reduction="none", delta=self.delta)
         return torch.where(known, loss, 0.0)
-
-
-def last_positions(record: Played) -> np.ndarray:
-    """Return the row of each game's last position in `record.positions`, int64 [games]."""
-    return np.cumsum(record.games["length"], dtype=np.int64) - 1
 
 
 def ends(record: Played, game: Game) -> tuple[np.ndarray, np.ndarray]:

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.auxiliary import Scalar, ends, last_positions
+from az_mpi.network.heads.auxiliary import Scalar, ends
 from az_mpi.network.heads.head import Played
+from az_mpi.network.heads.targets import last_positions
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train

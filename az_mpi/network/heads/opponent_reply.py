@@ -7,9 +7,10 @@ import torch
 from torch.nn import functional as F
 
 from az_mpi.games.base import Game
-from az_mpi.network.heads.auxiliary import Auxiliary, last_positions
+from az_mpi.network.heads.auxiliary import Auxiliary
 from az_mpi.network.heads.head import Played
 from az_mpi.network.heads.policy import Policy
+from az_mpi.network.heads.targets import last_positions
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train

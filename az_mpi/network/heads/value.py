@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from az_mpi.core.players import num_values
 from az_mpi.games.base import Game
 from az_mpi.network.heads.head import WEIGHTS_MAX, Head, Played, draw, pooled, rows, zero
+from az_mpi.network.heads.targets import searched_values
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Train
@@ -18,8 +19,8 @@ HIDDEN_CHANNELS, HIDDEN = 32, 64
 
 
 class Value(Head):
-    """The value v, [B]. Target: z' = (1 - share) z + share q, where z is the game's outcome, q the search's root value
-    and share `train.root_value_share`; loss (z' - v)^2.
+    """The value v, [B]. Target: z' = (1 - share) z + share q, where z is the game's outcome, q `searched_values` and
+    share `train.root_value_share`; loss (z' - v)^2.
 
     With three players or more there are V values, [B, V]: of the player to move, of the one after that, and so on. They
     are values, not the probabilities of who wins, since players may share a result. Their target is z alone, as the
@@ -62,7 +63,7 @@ class Value(Head):
         positions = record.positions
         if game.num_players > 2:
             return positions["value"]
-        return (1 - share) * positions["value"] + share * positions["root_value"]
+        return (1 - share) * positions["value"] + share * searched_values(record, settings)
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         loss = (output.float() - target) ** 2

@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.network.heads.head import Played
+from az_mpi.network.heads.targets import searched_values
 from az_mpi.network.heads.value import HIDDEN, Value
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class WinDrawLoss(Value):
     """The probabilities (w, d, l) for the player to move, [B, 3], in place of the value; the search's value is w - l.
 
-    Target: (1 - share) of the game's outcome z, and `train.root_value_share` of the search's root value q. z is taken
+    Target: (1 - share) of the game's outcome z, and `train.root_value_share` of q, `searched_values`. z is taken
     as (max(z, 0), 1 - |z|, max(-z, 0)). So is q if the game was drawn; otherwise it is ((1 + q) / 2, 0, (1 - q) / 2).
     The loss is the cross entropy, as in Leela Chess Zero.
     """
@@ -41,7 +42,7 @@ class WinDrawLoss(Value):
     def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
         share = settings.root_value_share
         z = record.positions["value"]
-        q = record.positions["root_value"]
+        q = searched_values(record, settings)
         decided = np.stack([(1 + q) / 2, 0 * q, (1 - q) / 2], axis=1)
         return (1 - share) * _parts(z) + share * np.where((np.abs(z) == 1)[:, None], decided, _parts(q))
 
