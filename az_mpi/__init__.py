@@ -18,6 +18,7 @@ KERNELS = (
     "core/hashing.py",
     "core/intrinsics.py",
     "core/kernel_cache.py",
+    "core/ranks.py",
     "evaluate/compiled_solvers.py",
     "games/*.py",
     "network/*.py",

@@ -123,6 +123,7 @@ def test_the_number_of_games_lost_under_way_is_logged(tmp_path, monkeypatch, cap
     monkeypatch.setattr(resume.exchange, "refill", lambda run: None)
     monkeypatch.setattr(resume.weights, "broadcast_weights", lambda run: None)
     monkeypatch.setattr(resume.archive, "renew", lambda run: None)
+    monkeypatch.setattr(resume.ranking, "renew", lambda run: None)
     logger = logging.getLogger("test")
     logger.setLevel(logging.INFO)
     run = part_of_run(
