@@ -123,7 +123,7 @@ class Rules(PositionGame):
         return (state[cell] >> d & 1) + (before >= 0 and state[before] >> d & 1)
 
     def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
-        planes[-1] = self.value_of(state)  # else a search may prefer the end of a game to what the network believes
+        planes[-1] = self.value_of(state)  # twenty48.py says why a network should see it
         for row in range(self.size):
             for column in range(self.size):
                 cell = row * self.size + column

@@ -102,8 +102,8 @@ class Rules(PositionGame):
                 chances[2 * cell + 1] = FOURS / empty
 
     def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
-        # A network that does not see the points believes that a game has less than it has, where few games have come:
-        # a search then prefers the end of the game.
+        # Without this plane the network values positions that few games have reached below the points that they
+        # already have. A search then prefers to end the game, since the value of an end is exact.
         planes[PLANES] = value_of(state[self.cells])
         for cell in range(self.cells):
             if state[cell] > 0:
