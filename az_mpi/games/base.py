@@ -38,6 +38,9 @@ class Game(ABC):
     num_players = 2  # P, 1 to PLAYERS_MAX
     num_outcomes = 0  # O, of a chance move at most; 0: the game has none
     score_name = ""  # what `score` counts, such as "points"; "": the game has no score
+    # The plane that shows, in all cells, a value below which no result of the game can fall any more: what a score that
+    # only grows is worth so far. The value head then answers between it and 1. None: no plane does.
+    floor_plane: int | None = None
     # Where actions belong to cells: action cell * action_kinds + kind is one of a cell, counted row by row as the
     # planes show the board, and the actions after the last cell's, such as a pass, are of none. 0: they do not.
     action_kinds = 0

@@ -31,6 +31,7 @@ def check(rules: Game, num_games: int = 64, seed: int = 0) -> list[str]:
 def _play(game, num_games, rng):
     states = game.initial(num_games)
     choices, seen, lots, results = _Choices(game), Seen(), Lots(game, rng), _Results(game)
+    floors = np.full(num_games, -np.inf, np.float32)
     begins = game.to_play(states)
     expect((begins == 0) | (begins == CHANCE), "to_play is not 0 for the player who begins", game, states)
     # A second set of games plays the same moves, turned by one symmetry each: it must stay the image of the first.
@@ -47,6 +48,7 @@ def _play(game, num_games, rng):
             _check_keys(game, chance_state[None], keys)
         states, mirrored, k, plies = lots.played(states, mirrored, k, plies)
         ended = _check_states(game, states, results)
+        floors = _check_floor(game, states, ended, floors)
         seen.add(states, game.to_play(states), ended, last)
         _check_mirror(game, states, mirrored, k)
         _check_keys(game, states, keys)
@@ -57,7 +59,7 @@ def _play(game, num_games, rng):
         if not live.any():
             results.check()
             return choices.warnings() + perspective.check(game, seen, rng)
-        states, mirrored, k, plies = (part[live] for part in (states, mirrored, k, plies))
+        states, mirrored, k, plies, floors = (part[live] for part in (states, mirrored, k, plies, floors))
         if (plies >= game.max_plies).any():
             raise AssertionError(_too_long(game, num_games, choices, states[plies >= game.max_plies]))
         legal = game.legal(states)
@@ -84,6 +86,34 @@ def _checked_play(game, states, actions, mover):
     )
     expect(mover == game.to_play(before), "to_play depends on more than the state", game, before)
     return after
+
+
+def _check_floor(game, states, ended, before):
+    """Return what `floor_plane` shows, float32 [n], which never falls and is no more than the result. before: what it
+    showed earlier in each game."""
+    if game.floor_plane is None:
+        return before
+    expect_floor = f"floor_plane is {game.floor_plane}, and that plane"
+    plane = game.planes(states)[:, game.floor_plane].reshape(len(states), -1)
+    floors = plane[:, 0].astype(np.float32)
+    alike = (plane == plane[:, :1]).all(axis=1) & (np.abs(floors) <= 1)
+    expect(alike, f"{expect_floor} does not show one value of [-1, 1] in all cells", game, states)
+    expect(
+        floors >= before,
+        f"{expect_floor} shows less than earlier in the game",
+        game,
+        states,
+        lambda i: f"expected at least {before[i]:g}, got {floors[i]:g}",
+    )
+    value = game.terminal(states)[1]
+    expect(
+        ~ended | (floors <= value + 1e-6),
+        f"{expect_floor} shows more than the result",
+        game,
+        states,
+        lambda i: f"expected at most {value[i]:g}, as terminal says, got {floors[i]:g}",
+    )
+    return floors
 
 
 class _Results:

@@ -51,6 +51,7 @@ class Rules(PositionGame):
         self.num_actions, self.state_size = 4 * self.cells, self.cells + 2
         self.max_plies = self.cells - 36
         self.planes_shape = (10 if self.touching else 6, self.size, self.size)
+        self.floor_plane = self.planes_shape[0] - 1
         # Directions have planes of their own, so that only the half turn, which keeps them, maps boards to boards.
         turned = np.arange(self.cells)[::-1]
         self.symmetry_cells = np.stack([np.arange(self.cells), turned]).astype(np.int32)

@@ -40,6 +40,10 @@ def _needs(game):
     shape = game.planes_shape
     yield len(shape) == 3 and min(shape) >= 1, f"planes_shape is {shape!r}; allowed: (planes, rows, columns)"
     yield game.planes_dtype in (np.uint8, np.float32), f"planes_dtype is {game.planes_dtype}; allowed: uint8, float32"
+    yield (
+        game.floor_plane is None or game.num_players == 1 and 0 <= game.floor_plane < shape[0],
+        f"floor_plane is {game.floor_plane!r}\n  allowed: the number of a plane, in games of one player, or None",
+    )
     yield from _tables(game, int(shape[1] * shape[2]))
 
 

@@ -47,6 +47,7 @@ class Rules(PositionGame):
         self.size, self.cells, self.max_plies = size, size * size, max_plies
         self.num_outcomes, self.state_size = 2 * self.cells, self.cells + 2
         self.planes_shape = (PLANES + 1, size, size)
+        self.floor_plane = PLANES
         self.symmetry_cells = dihedral(size, size)
         self.symmetry_actions = _turned_moves(self.symmetry_cells, size)
         # lines[a, k]: the cells of a line, from the edge that action a slides tiles to.
@@ -102,7 +103,7 @@ class Rules(PositionGame):
                 chances[2 * cell + 1] = FOURS / empty
 
     def observe(self, state: np.ndarray, planes: np.ndarray) -> None:
-        # Without this plane the network values positions that few games have reached below the points that they
+        # Without `floor_plane` the network values positions that few games have reached below the points that they
         # already have. A search then prefers to end the game, since the value of an end is exact.
         planes[PLANES] = value_of(state[self.cells])
         for cell in range(self.cells):

@@ -134,6 +134,12 @@ def _flatten(x, start_dim):
     return [x], {"axis": 1}
 
 
+def _select(x, dim, index):
+    if dim != 1:
+        raise ValueError(f"it selects from dimension {dim}")
+    return [x], {"axis": 1, "index": index}
+
+
 # By name: (how it is written, its reader). Readers of layers: the layer -> settings. Those of functions and methods of
 # torch: their arguments -> (inputs, settings).
 OPERATIONS: dict[str, tuple[str, Callable[..., Any]]] = {
@@ -146,6 +152,7 @@ OPERATIONS: dict[str, tuple[str, Callable[..., Any]]] = {
     "add": ("x + y", lambda x, y: ([x, y], {})),
     "mul": ("x * y", lambda x, y: ([x, y], {})),
     "flatten": ("x.flatten(1)", _flatten),
+    "select": ("x.select(1, index) on [batch, features]", _select),
     "squeeze": ("x.squeeze(dim)", lambda x, dim: ([x], {"axes": [dim]})),
     "cat": ("cat([x, y], dim)", lambda parts, dim=0: (list(parts), {"axis": dim})),
     "permute": (

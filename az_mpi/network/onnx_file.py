@@ -27,6 +27,7 @@ OPS = {
     "add": "Add",
     "mul": "Mul",
     "flatten": "Flatten",
+    "select": "Gather",
     "squeeze": "Squeeze",
     "cat": "Concat",
     "permute": "Transpose",
@@ -34,6 +35,7 @@ OPS = {
     "adaptive_max_pool2d": "ReduceMax",
     "mean": "ReduceMean",
 }
+INPUTS = {"squeeze": "axes", "select": "index"}  # settings that ONNX reads from an input
 
 
 def write(
@@ -54,8 +56,8 @@ def write(
     for operation in operations:
         for name, array in operation.tensors.items():
             graph += _bytes(5, _tensor(name, array.astype("<f4"), FLOAT))
-        if operation.kind == "squeeze":
-            graph += _bytes(5, _tensor(_axes_of(operation), np.array(operation.settings["axes"], "<i8"), INT64))
+        if setting := INPUTS.get(operation.kind):
+            graph += _bytes(5, _tensor(_input_of(operation), np.array(operation.settings[setting], "<i8"), INT64))
     graph += _bytes(11, _value(INPUT, planes_shape))
     graph += b"".join(_bytes(12, _value(name, shape)) for name, (_, shape) in outputs.items())
     model = _number(1, IR_VERSION) + _bytes(2, "az_mpi") + _bytes(3, about["az_mpi"]) + _bytes(7, graph)
@@ -96,9 +98,9 @@ def _node(operation, rename):
     kind = operation.kind
     settings = dict(operation.settings)
     inputs = list(operation.inputs)
-    if kind == "squeeze":
-        settings = {}
-        inputs = [*inputs, _axes_of(operation)]
+    if setting := INPUTS.get(kind):
+        del settings[setting]
+        inputs = [*inputs, _input_of(operation)]
     elif kind == "Conv2d":
         settings = {"strides": settings["strides"], "pads": 2 * settings["padding"], "dilations": settings["dilation"]}
     elif kind == "Linear":
@@ -112,8 +114,8 @@ def _node(operation, rename):
     return node
 
 
-def _axes_of(operation):
-    return f"{operation.output}.axes"
+def _input_of(operation):
+    return f"{operation.output}.{INPUTS[operation.kind]}"
 
 
 def _attribute(name, value):

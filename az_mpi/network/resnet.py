@@ -40,10 +40,11 @@ class ResNet(nn.Module):
             head.initialise()
 
     def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        planes = x
         x = F.relu(self.stem(x))
         for block in self.tower:
             x = block(x)
-        return {name: head(x) for name, head in self.heads.items()}
+        return {name: head(x, planes) if head.reads_planes else head(x) for name, head in self.heads.items()}
 
 
 def build(game: Game, settings: "schema.Network", seed: int) -> ResNet:

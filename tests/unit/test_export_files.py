@@ -48,6 +48,7 @@ def in_openvino(path, planes):
     [
         ("connect4", ("policy", "value")),
         ("tictactoe", ("policy", "wdl")),
+        ("2048", ("policy", "value")),  # whose value is between what a plane shows and 1
         ("breakthrough", ("policy", "wdl")),  # its policy is made cell by cell, its value from pooled cells
         ("go(size=13,komi=7)", ("policy", "value", "examples/own_head.py:MovesLeft")),
         (

@@ -196,6 +196,13 @@ BROKEN = {
         {"score": lambda self, states: -states[:, 1].astype(np.float32)},
         "score and terminal have different orders",
     ),
+    "a floor above the result": (Digits, {"floor_plane": 0}, "floor_plane is 0, and that plane shows more than the"),
+    "a floor that falls": (
+        Digits,
+        {"floor_plane": 1, "observe": lambda self, state, planes: planes.fill(-state[0] / 5)},
+        "floor_plane is 1, and that plane shows less than earlier",
+    ),
+    "a floor of two players": (Pig, {"floor_plane": 0}, "floor_plane is 0\n  allowed: the number of a plane, in games"),
     "a score without a name": (Digits, {"score_name": ""}, "score_name is empty"),
     "a score that is not finite": (
         Digits,

@@ -46,6 +46,7 @@ const OPERATIONS = {
   add: ([x, y]) => pairwise(x, y, (a, b) => a + b),
   mul: ([x, y]) => pairwise(x, y, (a, b) => a * b),
   flatten: ([x]) => ({ shape: [x.data.length], data: x.data }),
+  select: ([x], { index }) => ({ shape: [], data: x.data.subarray(index, index + 1) }), // of a vector
   squeeze: ([x]) => ({ shape: x.shape.filter((size) => size !== 1), data: x.data }),
   cat: (parts) => { // along axis 0
     const data = new Float64Array(parts.reduce((sum, part) => sum + part.data.length, 0));

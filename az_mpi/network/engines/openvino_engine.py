@@ -196,6 +196,7 @@ OPERATIONS = {
     "add": lambda ops, x, y: ops.add(x, y),
     "mul": lambda ops, x, y: ops.multiply(x, y),
     "flatten": lambda ops, x, start_dim: ops.reshape(x, ops.constant(np.array([0] * start_dim + [-1])), True),
+    "select": lambda ops, x, dim, index: ops.gather(x, ops.constant(np.int64(index)), ops.constant(np.int64(dim))),
     "squeeze": lambda ops, x, dim: ops.squeeze(x, ops.constant(np.array([dim]))),
     "cat": lambda ops, parts, dim=0: ops.concat(list(parts), dim),
     "permute": lambda ops, x, *dims: ops.transpose(x, ops.constant(np.array(dims).reshape(-1))),

@@ -34,6 +34,7 @@ class Head(nn.Module):
     target is the search's policy, which every sample has.
     is_board: whether the target is an array [H, W], which random symmetries turn with the board.
     is_action: whether the target is the number of an action, which they turn too; a negative one stays as it is.
+    reads_planes: whether `forward` is also given the planes, float [B, C, H, W].
     in_play: whether engines evaluate the head. If not, it costs nothing in play.
     """
 
@@ -41,6 +42,7 @@ class Head(nn.Module):
     target_dtype: np.dtype | None
     is_board = is_action = False
     in_play = True
+    reads_planes = False
 
     def initialise(self) -> None:
         """Draw the weights. Called once, after all layers of the network have been made."""

@@ -26,10 +26,14 @@ class Value(Head):
     are values, not the probabilities of who wins, since players may share a result. Their target is z alone, as the
     search gives the value of the player to move; the loss is the mean over the players.
 
+    Where a plane of the game shows what no result can fall below (`Game.floor_plane`), the value is between that and 1.
+    Positions that few games have reached are then worth more than an end of the game, as they should be.
+
     The hidden layer reads all cells, or, where it would have more than WEIGHTS_MAX weights, global pooling over them.
     """
 
     name = "value"
+    has_floor = True
     target_dtype: np.dtype = np.dtype("<f4")
 
     def __init__(self, game: Game, channels: int):
@@ -39,18 +43,25 @@ class Value(Head):
         inputs = HIDDEN_CHANNELS * height * width
         self.is_pooled = inputs * HIDDEN > WEIGHTS_MAX
         self.hidden = nn.Linear(2 * HIDDEN_CHANNELS if self.is_pooled else inputs, HIDDEN)
-        self.out = nn.Linear(HIDDEN, num_values(game.num_players))
-        if self.out.out_features > 1:
-            self.target_dtype = np.dtype(("<f4", (self.out.out_features,)))
+        num = num_values(game.num_players)
+        self.floor_plane = game.floor_plane if self.has_floor else None
+        self.reads_planes = self.floor_plane is not None
+        self.out = nn.Linear(HIDDEN, 2 if self.reads_planes else num)
+        if num > 1:
+            self.target_dtype = np.dtype(("<f4", (num,)))
 
     def initialise(self) -> None:
         draw(self.conv)
         draw(self.hidden)
         zero(self.out)
 
-    def forward(self, tower: torch.Tensor) -> torch.Tensor:
+    def forward(self, tower: torch.Tensor, planes: torch.Tensor | None = None) -> torch.Tensor:
         # Not in bf16, where it is 1 from 3.5 on: a sure but wrong value would have no gradient.
-        value = torch.tanh(self.out(self.last_hidden(tower)).float())
+        out = self.out(self.last_hidden(tower)).float()
+        if planes is not None:
+            shares = F.softmax(out, dim=1)  # of 1, and of the floor
+            return shares.select(1, 0) + shares.select(1, 1) * planes.mean((2, 3)).float().select(1, self.floor_plane)
+        value = torch.tanh(out)
         return value.squeeze(1) if self.out.out_features == 1 else value
 
     def last_hidden(self, tower: torch.Tensor) -> torch.Tensor:

@@ -26,6 +26,7 @@ class WinDrawLoss(Value):
     """
 
     target_dtype = np.dtype(("<f4", (3,)))
+    has_floor = False
 
     def __init__(self, game: Game, channels: int):
         if game.num_players > 2:
@@ -36,7 +37,7 @@ class WinDrawLoss(Value):
         super().__init__(game, channels)
         self.out = nn.Linear(HIDDEN, 3)
 
-    def forward(self, tower: torch.Tensor) -> torch.Tensor:
+    def forward(self, tower: torch.Tensor, planes: torch.Tensor | None = None) -> torch.Tensor:
         return F.softmax(self.out(self.last_hidden(tower)), dim=1)
 
     def target(self, record: Played, game: Game, settings: "Train") -> np.ndarray:
