@@ -22,6 +22,9 @@ SIMULATIONS, FULL_SHARE = 32, 0.25
 # Share of the root's value in the target, for games up to so many plies; longer ones keep the default. In a long game
 # the outcome has many positions to reach, each from the one after it: docs/results/2026-11-27-root-value-share.md.
 SHORT_GAME, SHORT_GAME_SHARE = 28, 0.8
+# For one player the target is all of later root values, on average half a random game later, and its loss counts more:
+# the recipe of configs/2048.json, docs/results/2026-11-28-kinds-of-games.md.
+ALONE_HORIZON_SHARE, ALONE_VALUE_WEIGHT = 0.5, 20
 GPU_BATCH = 1024  # samples a step where GPUs train: docs/results/one-gpu.md, six minutes on one GPU
 OPENING_SHARE, OPENING_MIN, OPENING_MAX = 0.2, 2, 30  # of a random game: plies at random, and at a high temperature
 # Iterations of a run of one hour, growing with the root of hours (212 in 8 hours), up to the 300 of MiniZero.
@@ -37,11 +40,12 @@ ROLLOUT_SHARE = 0.05  # of the time: if the opponent "rollout" takes more, it is
 
 
 class Rules(NamedTuple):
-    """What random games show of a game. All three are means."""
+    """What random games show of a game; its first three are means."""
 
     num_legal: float  # moves of a position
     ply_us: float  # microseconds that the rules take for a ply
     length: float  # plies of a game
+    num_players: int = 2
 
 
 def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpus: bool = False) -> dict[str, Any]:
@@ -61,7 +65,12 @@ def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpu
     at_once = {"num_games": PARALLEL_GAMES_MAX * num_ranks, "parallel_games": 0}
     if not on_gpus:
         at_once = {"num_games": 256 * num_ranks, "parallel_games": 128}
-    share = SHORT_GAME_SHARE if rules.length <= SHORT_GAME else Train().root_value_share
+    targets: dict[str, Any] = {
+        "root_value_share": SHORT_GAME_SHARE if rules.length <= SHORT_GAME else Train().root_value_share
+    }
+    if rules.num_players == 1:
+        horizon = max(round(ALONE_HORIZON_SHARE * rules.length), 1)
+        targets = {"root_value_share": 1.0, "root_value_horizon": horizon, "value_loss_weight": ALONE_VALUE_WEIGHT}
     batch_size = GPU_BATCH if on_gpus else 256 if size[0] < 5 else 512
     return {
         "game": game,
@@ -70,7 +79,7 @@ def first(game: str, rules: Rules, size: tuple[int, int], num_ranks: int, on_gpu
         "search": search,
         "selfplay": at_once | {"random_plies": opening},
         "replay": {"window_max": 1_000_000},
-        "train": {"batch_size": max(batch_size, num_ranks), "replay_ratio": 1.5, "root_value_share": share},
+        "train": {"batch_size": max(batch_size, num_ranks), "replay_ratio": 1.5, **targets},
     }
 
 

@@ -105,7 +105,7 @@ def _rules(name: str) -> sizing.Rules:
     states, length = check_game.random_positions(game, np.random.default_rng(0))
     us = check_game.time_rules(game, states)
     ply_us = us["play"] + us["terminal"] + us["legal, twice"] / 2
-    return sizing.Rules(float(game.legal(states).sum(axis=1).mean()), ply_us, length)
+    return sizing.Rules(float(game.legal(states).sum(axis=1).mean()), ply_us, length, game.num_players)
 
 
 def _run(command: list[str]) -> dict[str, Any]:
@@ -131,6 +131,18 @@ def _fast(search):
     if search.full_share == 1:
         return ""
     return f", for {search.full_share:.0%} of the moves; the others get {search.fast_simulations}"
+
+
+def _value_target(train):
+    if horizon := train.root_value_horizon:
+        return (
+            f"root values of later positions, {counted(horizon, 'move')} later on average, as in configs/2048.json; "
+            f"its loss has the weight {train.value_loss_weight:g}"
+        )
+    return (
+        f"{train.root_value_share:g} of the search's root value, the rest of the game's result "
+        f"({sizing.SHORT_GAME_SHARE:g} in games of up to {sizing.SHORT_GAME} random plies)"
+    )
 
 
 def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any], hours: float) -> list[str]:
@@ -169,8 +181,7 @@ def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any],
         f"iterations    {iterations} of {counted(num_games, 'game')}: {prediction['play_s']:.1f} s of play, "
         f"{prediction['train_s']:.1f} s of training ({share:.0%} of the time), {prediction['step_s']:.3f} s a step of "
         f"{counted(config.train.batch_size, 'sample')}",
-        f"value target  {config.train.root_value_share:g} of the search's root value, the rest of the game's result "
-        f"({sizing.SHORT_GAME_SHARE:g} in games of up to {sizing.SHORT_GAME} random plies)",
+        f"value target  {_value_target(config.train)}",
         f"window        {config.replay.window_max:,} positions: {sizing.WINDOW_ITERATIONS} iterations, or what memory "
         "allows",
         f"memory        up to {max(figures['peak_bytes']) / GIB:.1f} GiB a rank",

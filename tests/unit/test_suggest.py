@@ -173,6 +173,19 @@ def test_the_root_value_counts_more_in_short_games_alone(length, share):
     assert configuration.validate(data, "test").train.root_value_share == share
 
 
+def test_one_player_learns_from_later_root_values():
+    """As in configs/2048.json, whose random games have 120 moves."""
+    data = sizing.first("2048", sizing.Rules(3.5, 0.1, 120, num_players=1), (3, 64), 2)
+    train, shipped = (
+        configuration.validate(one, "test").train
+        for one in (data, json.loads((ROOT / "configs/2048.json").read_text()))
+    )
+    for name in ("root_value_share", "root_value_horizon", "value_loss_weight"):
+        assert getattr(train, name) == getattr(shipped, name)
+    assert "60 moves later on average" in suggest._value_target(train)
+    assert suggest._rules("2048").num_players == 1
+
+
 @pytest.mark.parametrize(
     "given, words",
     [
