@@ -225,6 +225,7 @@ GAMES = Registry(
         "othello": "az_mpi.games.othello:Rules",
         "2048": "az_mpi.games.twenty48:Rules",
         "morpion": "az_mpi.games.morpion:Rules",
+        "backgammon": "az_mpi.games.backgammon:Rules",
         "openspiel:NAME": "az_mpi.games.openspiel:make",
     },
 )

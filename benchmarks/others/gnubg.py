@@ -1,11 +1,11 @@
-"""GNU Backgammon as an opponent in `openspiel:backgammon`, for matches.
+"""GNU Backgammon as an opponent in `backgammon` and `openspiel:backgammon`, for matches.
 
     mpirun -np 2 -H localhost:2 python -m az_mpi match runs/backgammon benchmarks/others/gnubg.py:GnuBackgammon \\
         --games 200 --opening_plies 0
 
 It needs the program `gnubg`, built with Python (Debian's package has that). `plies` is how far it looks ahead, and
-`noise` the deviation of the noise that it adds to its evaluations. It plays for wins alone, as
-`openspiel:backgammon` scores by default, without a doubling cube. It is told nothing but the board and the dice.
+`noise` the deviation of the noise that it adds to its evaluations. It is told the board and the dice, and plays for
+wins alone, or for gammons too in `backgammon(gammons=True)`. There is no doubling cube.
 """
 
 import json
@@ -19,16 +19,17 @@ from pathlib import Path
 import numpy as np
 
 from az_mpi.core.problems import Refusal
-from az_mpi.evaluate.opponents import Opponent
+from az_mpi.evaluate.opponents import Opponent, Seat
+from az_mpi.games import backgammon
 from az_mpi.games.base import Game
 
 PROGRAM = shutil.which("gnubg", path=f"{os.environ.get('PATH', '')}:/usr/games")
-POINTS, BAR = 24, 100  # BAR: OpenSpiel's number
+POINTS, BAR = backgammon.POINTS, 100  # BAR: OpenSpiel's number
 # What gnubg runs. Its standard output has its own words too, so the answers go to a pipe of their own.
 SERVER = """
 import gnubg, json, os, sys
 for line in ("display off", "automatic game off", "automatic roll off", "automatic move off", "automatic bearoff off",
-             "player 0 human", "player 1 human", "cube use off", "jacoby on"):
+             "player 0 human", "player 1 human", "cube use off", "jacoby " + os.environ["AZ_MPI_JACOBY"]):
     gnubg.command("set " + line)
 gnubg.command("new session")
 with os.fdopen(int(os.environ["AZ_MPI_ANSWERS"]), "w", buffering=1) as answers:
@@ -36,7 +37,7 @@ with os.fdopen(int(os.environ["AZ_MPI_ANSWERS"]), "w", buffering=1) as answers:
         own, other, dice, plies, noise = json.loads(line)
         gnubg.command("set dice %d %d" % tuple(dice))
         how = dict(gnubg.evalcontext(), plies=plies, cubeful=0, noise=noise)
-        # The cube lies in the middle, so by Jacoby's rule a gammon counts as a win.
+        # By Jacoby's rule a gammon counts as a win, since the cube lies in the middle.
         move = gnubg.findbestmove((tuple(other), tuple(own)), gnubg.cubeinfo(), how)
         answers.write(json.dumps(list(move or ())) + "\\n")
 """
@@ -46,28 +47,26 @@ class GnuBackgammon(Opponent):
     """GNU Backgammon, which evaluates the positions after each move, and `plies` moves further."""
 
     def __init__(self, game: Game, plies: int = 0, noise: float = 0.0):
-        if not game.name.startswith("openspiel:backgammon"):
-            raise Refusal(f"GnuBackgammon plays openspiel:backgammon, not {game.name}")
+        if not game.name.startswith(("backgammon", "openspiel:backgammon")):
+            raise Refusal(f"GnuBackgammon plays backgammon and openspiel:backgammon, not {game.name}")
         if PROGRAM is None:
             raise Refusal("GnuBackgammon needs the program gnubg\n  Debian: apt install gnubg")
         self._how = plies, noise
+        self._jacoby = "off" if getattr(game, "gammons", False) else "on"
         self._server: subprocess.Popen[str] | None = None
 
-    def actions(self, game: Game, states: np.ndarray) -> np.ndarray:
-        live = [game.live(state) for state in states]  # type: ignore[attr-defined]
-        second = [_is_second_half(state) for state in live]
-        begun = [_before(state) if is_second else state for state, is_second in zip(live, second)]
-        wanted = [_after(board, move) for board, move in zip(*self._best([_board(one) for one in begun], begun))]
-        return np.array([_action(state, board) for state, board in zip(live, wanted)], np.int64)
+    def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
+        return Turns(self, game, states, indices, moves)
 
-    def _best(self, boards, states):
-        """Return (boards, gnubg's moves: from, to, from, to ..., as points of the mover; 25 is the bar, 0 is off)."""
+    def best(self, positions: list[tuple[list[int], list[int], list[int]]]) -> list[list[int]]:
+        """Return gnubg's moves: from, to, from, to and so on, as points of the mover; 25 is the bar, 0 is off.
+        positions: (own, other, dice): the checkers on each own point 1 to 24 and on the bar."""
         if self._server is None:
             self._begin()
-        for board, state in zip(boards, states):
-            self._server.stdin.write(json.dumps([*board, _dice(state), *self._how]) + "\n")
+        for position in positions:
+            self._server.stdin.write(json.dumps([*position, *self._how]) + "\n")
         self._server.stdin.flush()
-        return boards, [json.loads(self._answers.readline()) for _ in boards]
+        return [json.loads(self._answers.readline()) for _ in positions]
 
     def _begin(self):
         self._folder = tempfile.TemporaryDirectory()  # removed with this object
@@ -80,44 +79,63 @@ class GnuBackgammon(Opponent):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=[writing],
-            env=os.environ | {"HOME": str(folder), "AZ_MPI_ANSWERS": str(writing)},
+            env=os.environ | {"HOME": str(folder), "AZ_MPI_ANSWERS": str(writing), "AZ_MPI_JACOBY": self._jacoby},
             text=True,
         )
         os.close(writing)
         self._answers = os.fdopen(reading)
 
 
-def _board(state, player=None):
-    """Return (own, other): the checkers of the mover, or of `player`, and of the other one on each own point 1 to 24,
-    and on the bar."""
-    player = state.current_player() if player is None else player
+class Turns(Seat):
+    """The games of GNU Backgammon, which chooses all moves of a throw together."""
+
+    def __init__(self, *place):
+        super().__init__(*place)
+        self._plans: dict[int, list[int]] = {}  # of each game: the actions that follow in this turn
+
+    def choose(self, slots: np.ndarray) -> np.ndarray:
+        new = [slot for slot in slots.tolist() if not self._plans.get(slot)]
+        positions = [self._position(self.states[slot]) for slot in new]
+        for slot, position, move in zip(new, positions, self.player.best(positions)):  # type: ignore[attr-defined]
+            self._plans[slot] = _actions(self.game, self.states[slot], _after(*position[:2], move))
+        return np.array([self._plans[slot].pop(0) for slot in slots.tolist()], np.int64)
+
+    def _position(self, state):
+        return (*_board(self.game, state, _mover(self.game, state)), _dice(self.game, state))
+
+
+def _mover(game, state):
+    """Return the number of the player to move, in OpenSpiel's games OpenSpiel's."""
+    return int(state[backgammon.PLAYER]) if _is_native(game) else game.live(state).current_player()
+
+
+def _board(game, state, player):
+    """Return (own, other): the checkers of a player and of the other one on each own point and on the bar."""
+    if _is_native(game):
+        sides = state[: backgammon.OTHER].tolist(), state[backgammon.OTHER : backgammon.DIE].tolist()
+        return sides if state[backgammon.PLAYER] == player else sides[::-1]
+    live = game.live(state)
     sides = []
     for side in (player, 1 - player):
-        points = [state.board(side, point) for point in range(POINTS)]
-        sides.append([*(points[::-1] if side == 0 else points), state.board(side, BAR)])
+        points = [live.board(side, point) for point in range(POINTS)]
+        sides.append([*(points[::-1] if side == 0 else points), live.board(side, BAR)])
     return tuple(sides)
 
 
-def _dice(state):
-    return [int(digit) for digit in re.search(r"Dice: (\d)(\d)", str(state)).groups()]
+def _is_native(game):
+    return game.name.startswith("backgammon")
 
 
-def _is_second_half(state):
-    """Return whether the mover has played two of the four moves of a double."""
-    history = state.full_history()
-    return history[-1].player == state.current_player()
+def _dice(game, state):
+    if _is_native(game):
+        high, low = state[[backgammon.DIE, backgammon.SECOND]].tolist()
+        return [high, low or high]
+    return [int(digit) for digit in re.search(r"Dice: (\d)(\d)", str(game.live(state))).groups()]
 
 
-def _before(state):
-    before = state.get_game().new_initial_state()
-    for action in state.history()[:-1]:
-        before.apply_action(action)
-    return before
-
-
-def _after(board, move):
+def _after(own, other, move):
     """Return the board after a move of gnubg."""
-    own, other = (list(side) for side in board)
+    own, other = list(own), list(other)
     for begin, end in zip(move[::2], move[1::2]):
         if begin == 0:  # the rest is not used
             break
@@ -130,16 +148,24 @@ def _after(board, move):
     return own, other
 
 
-def _action(state, wanted):
-    """Return the action that leads to a board, or to another action that leads there."""
-    player = state.current_player()
-    for action in state.legal_actions():
-        child = state.child(action)
-        goes_on = not child.is_terminal() and child.current_player() == player
-        children = [child.child(second) for second in child.legal_actions()] if goes_on else [child]
-        if any(list(map(list, _board(one, player))) == list(map(list, wanted)) for one in children):
-            return action
+def _actions(game, state, wanted):
+    """Return the actions of the mover that lead to a board."""
+    mover = _mover(game, state)
+    to_play = game.to_play(state[None])[0]
+    tried = set()
+    lines = [([], state)]
+    while lines:
+        actions, before = lines.pop()
+        for action in np.flatnonzero(game.legal(before[None])[0]):
+            after = game.play(before[None], np.array([action]))
+            goes_on = not game.terminal(after)[0][0] and game.to_play(after)[0] == to_play
+            own, other = _board(game, after[0], mover)
+            if not goes_on and (own, other) == tuple(wanted):
+                return [*actions, int(action)]
+            if goes_on and (key := (tuple(own), tuple(other), len(actions))) not in tried:
+                tried.add(key)
+                lines.append(([*actions, int(action)], after[0]))
     raise Refusal(
-        f"GnuBackgammon: no action leads to the board that gnubg wants, from\n{state}"
-        "  it chooses all four moves of a double together, so a match needs --opening_plies 0"
+        f"GnuBackgammon: no action leads to the board that gnubg wants, from\n{game.show(state)}\n"
+        "  it chooses all moves of a throw together, so a match needs --opening_plies 0"
     )

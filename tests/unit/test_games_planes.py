@@ -25,7 +25,7 @@ NATIVE = (
     "examples/own_planes.py:Threats",
 )
 ON_PAGE = ("chess", "connect4", "gomoku", "mnk(m=5,n=5,k=4,players=3)", "2048", "morpion", "morpion(variant='5T')")
-ON_PAGE += ("othello", "hex", "hex(size=11,swap=True)", "breakthrough", "go(size=9)")
+ON_PAGE += ("othello", "hex", "hex(size=11,swap=True)", "breakthrough", "go(size=9)", "backgammon")
 
 
 def rows_of_the_page():
