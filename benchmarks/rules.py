@@ -32,7 +32,7 @@ from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.selfplay.player import Player
 
 NATIVE = ["connect4", "tictactoe", "othello", "hex", "gomoku", "breakthrough", "go", "go(size=19)"]
-NATIVE += ["2048", "morpion", "mnk(m=5,n=5,k=4,players=3)"]
+NATIVE += ["chess", "backgammon", "2048", "morpion", "mnk(m=5,n=5,k=4,players=3)"]
 OPENSPIEL = {
     "connect4": "connect_four",
     "tictactoe": "tic_tac_toe",
