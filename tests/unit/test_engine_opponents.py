@@ -20,6 +20,7 @@ from az_mpi.core.processes import limited
 from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate import evaluation
 from az_mpi.evaluate.arena import play_games
+from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import RandomPlayer
 
@@ -27,8 +28,8 @@ pytestmark = pytest.mark.process
 
 TICTACTOE = games.make("tictactoe")
 PROGRAM = Path(__file__).parent / "programs_engine.py"
-GNUGO, RHINO, STOCKFISH = (
-    shutil.which(name, path=f"{os.environ['PATH']}:/usr/games") for name in ("gnugo", "gtp-rhino", "stockfish")
+GNUGO, GNUBG, RHINO, STOCKFISH = (
+    shutil.which(name, path=f"{os.environ['PATH']}:/usr/games") for name in ("gnugo", "gnubg", "gtp-rhino", "stockfish")
 )
 
 
@@ -226,6 +227,19 @@ def test_gnu_go_beats_random_moves():
     engine = OPPONENTS.make(f"gtp(command={rules!r})", **dict.fromkeys(OPPONENTS.offers) | {"game": othello})
     with pytest.raises(Refusal, match="no legal move"):  # it plays Go there
         engine.check()
+
+
+@pytest.mark.skipif(not GNUBG, reason="GNU Backgammon is not installed (apt install gnubg)")
+@pytest.mark.parametrize("name", ["backgammon", "backgammon(gammons=True)", "openspiel:backgammon"])
+def test_gnu_backgammon_beats_random_moves(name):
+    if name.startswith("openspiel"):
+        pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    game = games.make(name)
+    options = dict.fromkeys(OPPONENTS.offers) | {"game": game}
+    gnubg = OPPONENTS.make("benchmarks/others/gnubg.py:GnuBackgammon", **options)
+    starts = openings(game, 2, 0, (1,))
+    played = play_games(game, RandomPlayer((1,)), gnubg, starts, np.arange(4), dice=Dice((1,)))
+    assert all(one.result < 0 for one in played)
 
 
 @pytest.mark.skipif(not RHINO, reason="GRhino is not installed (apt install grhino)")
