@@ -93,14 +93,14 @@ def _check_floor(game, states, ended, before):
     showed earlier in each game."""
     if game.floor_plane is None:
         return before
-    expect_floor = f"floor_plane is {game.floor_plane}, and that plane"
+    named = f"floor_plane is {game.floor_plane}, and that plane"
     plane = game.planes(states)[:, game.floor_plane].reshape(len(states), -1)
     floors = plane[:, 0].astype(np.float32)
     alike = (plane == plane[:, :1]).all(axis=1) & (np.abs(floors) <= 1)
-    expect(alike, f"{expect_floor} does not show one value of [-1, 1] in all cells", game, states)
+    expect(alike, f"{named} does not show one value of [-1, 1] in all cells", game, states)
     expect(
         floors >= before,
-        f"{expect_floor} shows less than earlier in the game",
+        f"{named} shows less than earlier in the game",
         game,
         states,
         lambda i: f"expected at least {before[i]:g}, got {floors[i]:g}",
@@ -108,7 +108,7 @@ def _check_floor(game, states, ended, before):
     value = game.terminal(states)[1]
     expect(
         ~ended | (floors <= value + 1e-6),
-        f"{expect_floor} shows more than the result",
+        f"{named} shows more than the result",
         game,
         states,
         lambda i: f"expected at most {value[i]:g}, as terminal says, got {floors[i]:g}",

@@ -26,8 +26,9 @@ class Value(Head):
     are values, not the probabilities of who wins, since players may share a result. Their target is z alone, as the
     search gives the value of the player to move; the loss is the mean over the players.
 
-    Where a plane of the game shows what no result can fall below (`Game.floor_plane`), the value is between that and 1.
-    Positions that few games have reached are then worth more than an end of the game, as they should be.
+    Where a plane of the game shows what no result can fall below (`Game.floor_plane`), the value is between that and 1:
+    the softmax of two numbers says how much it has of each. Positions that few games have reached are then worth more
+    than an end of the game, as they should be.
 
     The hidden layer reads all cells, or, where it would have more than WEIGHTS_MAX weights, global pooling over them.
     """
