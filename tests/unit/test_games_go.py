@@ -201,6 +201,7 @@ class Slow:
         self.player = 1 - self.player
 
 
+@pytest.mark.process
 def test_a_slow_implementation_agrees_and_superko_reaches_as_far_as_it_says():
     """On tiny boards positions come back all the time: those of the last 16 never, older ones at times."""
     rng, longer_cycles, by_superko = np.random.default_rng(0), 0, 0

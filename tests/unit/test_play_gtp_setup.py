@@ -16,6 +16,7 @@ from az_mpi.player.limits import Limit
 GNUGO = shutil.which("gnugo", path=f"{os.environ['PATH']}:/usr/games")
 
 
+@pytest.mark.process
 def test_any_komi_counts_and_another_one_than_the_networks_is_told_once(capsys):
     channel = Channel()
     assert channel.good("get_komi") == "7"

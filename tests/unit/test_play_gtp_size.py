@@ -10,6 +10,7 @@ from az_mpi.player import trained_network
 from az_mpi.player.loaded_player import load_player
 
 
+@pytest.mark.process
 def test_a_network_without_weights_for_cells_plays_on_other_boards():
     """Sabaki and gogui-twogtp send komi before the size, and the size before each game."""
     channel = LoadingChannel("zoo:go9")

@@ -2,6 +2,7 @@
 
 import threading
 
+import pytest
 from gtp_channel import LoadingChannel
 
 ANALYSED_S = 2.0  # until the next command: the first report of an analysis is due after 0.5
@@ -36,6 +37,7 @@ play W E5
 """
 
 
+@pytest.mark.process
 def test_a_game_as_sabaki_sends_it_is_answered_on_two_sizes():
     channel = LoadingChannel("zoo:go9")
     for komi, size in ((6.5, 9), (7.5, 13)):

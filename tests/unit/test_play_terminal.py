@@ -230,6 +230,7 @@ def _take_terminal():
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.mark.process
 def test_every_native_game_is_played(monkeypatch, capsys):
     for name in games.NAMES:
         if name in ("mnk", "go") or games.make(name).num_players == 1:

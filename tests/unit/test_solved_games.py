@@ -67,6 +67,7 @@ def test_the_example_of_a_puzzle_is_drawn_with_its_tour():
     assert game.score(states)[0] == pytest.approx(-(4 + 8**0.5), abs=0.002)
 
 
+@pytest.mark.process
 def test_pig_is_solved_as_in_the_literature():
     """At 100 points the player who begins wins 53.06 % of the games (Neller and Presser 2004)."""
     wins, _ = solve_pig(100, within=1e-7)

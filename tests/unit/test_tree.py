@@ -176,6 +176,7 @@ class Opening(Ways):
         return np.arange(600) < 2 + 5 * states[:, :1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("threads", [1, 2])
 def test_trees_take_memory_for_legal_moves_and_grow_where_there_are_more(threads):
     """They are sound at all times, and as if there had been room from the beginning."""
