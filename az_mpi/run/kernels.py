@@ -100,11 +100,12 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     search = searches[0]
     for one in searches:
         one.run(slots)
-    actions = search.choose(slots, np.ones(2))
-    found = moves.Found(actions, search.value(slots), np.zeros(2, np.float32), *search.policy(slots))
-    moves.added(moves.empty(game, 2, 1), search.trees, slots, np.zeros(2, np.int32), found)
+    played, plays_on = moves.empty(game, 2, 1), np.ones(2, np.bool_)
+    moves.played(played, search, slots, np.zeros(2, np.int32), plays_on, moves.manner(config), 1)
     yield
-    search.advance(slots, actions)
+    search.run(slots)
+    search.advance(slots, search.choose(slots, np.ones(2)))
+    search.policy(slots), search.value(slots)
     playing = make_play_search(game, evaluate, settings, 2)
     playing.reset(slots, states, words)
     playing.run(slots)

@@ -1,11 +1,12 @@
 """How a search chooses, as the kernels that all searches share ask for it.
 
-`prepare_root` and `choose_edge` are only names here. PUCT and Gumbel search (puct_rule.py, gumbel.py) each add a
-body with Numba's `overload`, and the type of `rule` says which of them is compiled.
+The functions are only names here. PUCT and Gumbel search (puct_rule.py, gumbel.py) each add a body with Numba's
+`overload`, and the type of `rule` says which of them is compiled.
 """
 
 from __future__ import annotations
 
+import numpy as np
 from numba.extending import overload
 
 from az_mpi.core.intrinsics import UNCOUNTED
@@ -27,6 +28,28 @@ def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     that time will do."""
     raise NotImplementedError
 
+
+def move_edge(trees: tree.Trees, b: int, temperature: float, random: np.ndarray, rule: tuple) -> int:
+    """Return the edge of the root, int64, whose action is played. random: uint64 [B], streams. See
+    `puct.Search.choose`. For compiled code: a search adds an `overload`, if its class is in DECIDED."""
+    raise NotImplementedError
+
+
+def weigh(trees: tree.Trees, b: int, rule: tuple, weights: np.ndarray) -> None:
+    """Write a weight for each edge of the root, float32 [edges]: the policy target is their shares of the sum. For
+    compiled code: a search adds an `overload`, if its class is in DECIDED."""
+    raise NotImplementedError
+
+
+def root_value(trees: tree.Trees, b: int, rule: tuple) -> float:
+    """Return the value of the root for the player to move, float32. For compiled code: a search adds an `overload`, if
+    its class is in DECIDED."""
+    raise NotImplementedError
+
+
+# Classes of searches whose moves compiled code decides, by `move_edge`, `weigh` and `root_value`. The methods of a
+# class that is not in it, such as a user's own, are called.
+DECIDED: set[type] = set()
 
 # Classes of rules that take the edge with the largest prior, the first of equals, at each node below the root of which
 # no edge was visited. A rule of another class is asked there, too.

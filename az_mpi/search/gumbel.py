@@ -107,6 +107,9 @@ class Search(puct.Search):
         return self._wins_first(slots, _choose(self._in_bytes, slots, self.rule, temperature))
 
 
+choices.DECIDED.add(Search)
+
+
 @overload(choices.choose_edge, jit_options=UNCOUNTED)
 def _choose_by_gumbel(trees, b, n, rule):
     if rule.instance_class is Rule:
@@ -296,66 +299,104 @@ def _policy(trees, slots, rule):
     """Return what `puct_rule.policy` does, of the improved policy."""
     nums, actions, probabilities = root.policy_room(trees, slots)
     m = 0
+    policy = floats_on_stack()
     for i in range(len(slots)):
-        b = slots[i]
-        n = np.int64(0)
-        if trees.node[b, n].edge_count == 0:
-            continue
-        policy = np.empty(trees.node[b, n].edge_count, np.float32)
-        if _is_wide(trees, b, rule):
-            policy[:] = root.counted(trees, b)
-        else:
-            most = improved.completed(trees, b, n, policy)
-            improved.improve(trees, b, n, _scale(trees, b, most, rule), policy)
-            highest = policy.max()
-            for k in range(len(policy)):
-                policy[k] = policy[k] if policy[k] >= LEAST * highest else 0.0
-        nums[i] = root.write_policy(trees, b, policy, actions[m:], probabilities[m:])
-        m += nums[i]
+        if trees.node[slots[i], 0].edge_count > 0:
+            _weigh(trees, slots[i], rule, policy)
+            nums[i] = root.write_policy(trees, slots[i], policy, actions[m:], probabilities[m:])
+            m += nums[i]
     return nums, actions[:m], probabilities[:m]
+
+
+@inner()
+def _weigh(trees, b, rule, policy):
+    """Write the weights of the root's actions in the policy target."""
+    n = np.int64(0)
+    if _is_wide(trees, b, rule):
+        root.counted(trees, b, policy)
+        return
+    most = improved.completed(trees, b, n, policy)
+    improved.improve(trees, b, n, _scale(trees, b, most, rule), policy)
+    num = trees.node[b, n].edge_count
+    least = LEAST * policy[root.largest(policy, num)]
+    for k in range(num):
+        policy[k] = policy[k] if policy[k] >= least else 0.0
 
 
 @njit(cache=True, nogil=True)
 def _value(trees, slots, rule):
-    values = np.zeros(len(slots), np.float32)
+    values = np.empty(len(slots), np.float32)
     for i in range(len(slots)):
-        b = slots[i]
-        n = np.int64(0)
-        node = trees.node[b, n]
-        if node.exact:
-            values[i] = node.exact_value
-        elif _is_wide(trees, b, rule):
-            values[i] = node.value_sum / node.visits
-        elif node.edge_count > 0:
-            q = np.empty(node.edge_count, np.float32)
-            factor = _scale(trees, b, improved.completed(trees, b, n, q), rule)
-            policy = q.copy()
-            improved.improve(trees, b, n, factor, policy)
-            for k in range(len(q)):
-                values[i] += policy[k] * q[k]
+        values[i] = _root_value(trees, slots[i], rule)
     return values
+
+
+@inner()
+def _root_value(trees, b, rule):
+    """Return what `Search.value` does, of tree b alone."""
+    n = np.int64(0)
+    node = trees.node[b, n]
+    if node.exact:
+        return np.float32(node.exact_value)
+    if _is_wide(trees, b, rule):
+        return np.float32(node.value_sum / node.visits)
+    value = np.float32(0)
+    if node.edge_count > 0:
+        q = floats_on_stack()
+        policy = floats_on_stack()
+        factor = _scale(trees, b, improved.completed(trees, b, n, q), rule)
+        for k in range(node.edge_count):
+            policy[k] = q[k]
+        improved.improve(trees, b, n, factor, policy)
+        for k in range(node.edge_count):
+            value += policy[k] * q[k]
+    return value
 
 
 @njit(cache=True, nogil=True)
 def _choose(trees, slots, rule, temperature):
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        b = slots[i]
-        first = trees.node[slots[i], 0].first_edge
-        most = 0
-        if _is_wide(trees, b, rule):
-            actions[i] = trees.edge[b, first + np.argmax(root.counted(trees, b))].edge_action
-            continue
-        for j in range(rule.round[b].num):
-            if root.playable(trees, b, np.int64(0), first + rule.considered[b, j].edge):
-                most = max(most, _visits(trees, b, rule, j))
-        cold = rule.explores[b] and temperature[i] < 1
-        best = _best_considered(trees, b, rule, -1 if cold else most, temperature[i] if cold else 1.0)
-        if best >= 0:
-            chosen = rule.considered[b, best].edge
-        else:  # no round has any
-            logits = np.empty(trees.node[b, 0].edge_count, np.float32)
-            _logits(trees, b, rule, logits)
-            chosen = np.argmax(logits)
-        actions[i] = trees.edge[b, first + chosen].edge_action
+        actions[i] = trees.edge[slots[i], _move_edge(trees, slots[i], rule, temperature[i])].edge_action
     return actions
+
+
+@inner()
+def _move_edge(trees, b, rule, temperature):
+    """Return the edge whose action `Search.choose` returns."""
+    node = trees.node[b, 0]
+    numbers = floats_on_stack()
+    most = 0
+    if _is_wide(trees, b, rule):
+        root.counted(trees, b, numbers)
+        return np.int64(node.first_edge + root.largest(numbers, node.edge_count))
+    for i in range(rule.round[b].num):
+        if root.playable(trees, b, np.int64(0), node.first_edge + rule.considered[b, i].edge):
+            most = max(most, _visits(trees, b, rule, i))
+    cold = rule.explores[b] and temperature < 1
+    best = _best_considered(trees, b, rule, -1 if cold else most, temperature if cold else 1.0)
+    if best >= 0:
+        return np.int64(node.first_edge + rule.considered[b, best].edge)
+    _logits(trees, b, rule, numbers)  # no round has any action
+    return np.int64(node.first_edge + root.largest(numbers, node.edge_count))
+
+
+@overload(choices.move_edge, jit_options=UNCOUNTED)
+def _move_by_gumbel(trees, b, temperature, random, rule):
+    if rule.instance_class is Rule:
+        return lambda trees, b, temperature, random, rule: _move_edge(trees, b, rule, temperature)
+    return None
+
+
+@overload(choices.weigh, jit_options=UNCOUNTED)
+def _weigh_by_gumbel(trees, b, rule, weights):
+    if rule.instance_class is Rule:
+        return lambda trees, b, rule, weights: _weigh(trees, b, rule, weights)
+    return None
+
+
+@overload(choices.root_value, jit_options=UNCOUNTED)
+def _value_by_gumbel(trees, b, rule):
+    if rule.instance_class is Rule:
+        return lambda trees, b, rule: _root_value(trees, b, rule)
+    return None

@@ -20,15 +20,12 @@ from az_mpi.core.intrinsics import SHARED_BYTES, finish_shared
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import CHANCE, by_player, num_values, of_players
 from az_mpi.core.ranks import all_ranked
-from az_mpi.search import batches, chance_nodes, puct_rule, root, simulation, streams, tree, wins
+from az_mpi.search import batches, chance_nodes, choices, puct_rule, root, simulation, streams, tree, wins
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
-
-
-SHARED_FROM = 64  # moves: fewer are played by one thread
 
 
 class Search:
@@ -306,10 +303,15 @@ class Search:
         self.trees.tree["root_ply"][slots] += 1
         kept = np.zeros(len(slots), np.bool_)
         if self.settings.reuse_tree:
-            threads = self._threads if len(slots) >= SHARED_FROM else 1
+            threads = self._threads if len(slots) >= root.SHARED_FROM else 1
             moved = np.empty((threads, self.trees.node.shape[1]), np.int32)
             found = root.advance(self._in_bytes, slots, actions, kept, moved, self._shared)
             finish_shared(found, self._shared, threads)
+        self.begin_moved(slots, actions, kept)
+
+    def begin_moved(self, slots: np.ndarray, actions: np.ndarray, kept: np.ndarray) -> None:
+        """Prepare the searches of trees in which actions were played. kept: bool [n], whether the root is the position
+        after the action already; elsewhere it is the one before."""
         if not kept.all():
             new = slots[~kept]
             self._start(new, self.game.play(self.trees.state[new, 0], actions[~kept]))
@@ -320,3 +322,6 @@ class Search:
         player = self.game.to_play(states)
         values = of_players(self.game.num_players, value, player).astype(np.float32)
         tree.reset(self._in_bytes, slots, self._bytes_of(states), player, ended, values)
+
+
+choices.DECIDED.add(Search)

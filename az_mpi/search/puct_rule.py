@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.core.intrinsics import UNCOUNTED, inlined, inner
+from az_mpi.core.intrinsics import UNCOUNTED, floats_on_stack, inlined, inner
 from az_mpi.search import choices, root, streams, tree
 from az_mpi.search.tree import NO_CHILD, WIN
 
@@ -114,13 +114,12 @@ def _exploring_edge(trees, b, n, rule):
     return best_edge(trees, b, n, rule.exploration, 0.0)
 
 
-@njit(cache=True, nogil=True)
-def counts(trees: tree.Trees, b: int, rule: Rule) -> np.ndarray:
-    """Return what `root.counted` does, with forced visits taken off."""
-    visits = root.counted(trees, b)
+@inner()
+def counts(trees: tree.Trees, b: int, rule: tuple, visits: np.ndarray) -> None:
+    """Write what `root.counted` does, with forced visits taken off."""
+    root.counted(trees, b, visits)
     if rule.forced > 0 and rule.explores[b]:
         _take_off_forced(trees, b, rule, visits)
-    return visits
 
 
 @inlined()
@@ -130,12 +129,12 @@ def forced_visits(factor: float, prior: float, num: int) -> float:
     return math.sqrt(factor * prior * num)
 
 
-@njit(cache=True, nogil=True)
+@inner()
 def _take_off_forced(trees, b, rule, visits):
     """Policy target pruning (the same section): take from each action but the most visited one up to its forced visits,
     as long as its PUCT score stays below that one's. What has one visit left then has none."""
     node = trees.node[b, 0]
-    best = np.argmax(visits)
+    best = root.largest(visits, node.edge_count)
     scale = trees.tree[b].width * rule.exploration[node.visits]
     num = node.visits - 1
     top = trees.edge[b, node.first_edge + best]
@@ -145,7 +144,7 @@ def _take_off_forced(trees, b, rule, visits):
     if not known:
         value = top.edge_value_sum / top.edge_visits
     highest = value + scale * top.edge_prior / (1 + top.edge_visits)
-    for k in range(len(visits)):
+    for k in range(node.edge_count):
         edge = trees.edge[b, node.first_edge + k]
         if k == best or visits[k] == 0 or edge.edge_exact:
             continue
@@ -163,8 +162,10 @@ def policy(trees: tree.Trees, slots: np.ndarray, rule: Rule) -> tuple[np.ndarray
     their shares of `counts`, float32 [M])."""
     nums, actions, probabilities = root.policy_room(trees, slots)
     m = 0
+    weights = floats_on_stack()
     for i in range(len(slots)):
-        nums[i] = root.write_policy(trees, slots[i], counts(trees, slots[i], rule), actions[m:], probabilities[m:])
+        counts(trees, slots[i], rule, weights)
+        nums[i] = root.write_policy(trees, slots[i], weights, actions[m:], probabilities[m:])
         m += nums[i]
     return nums, actions[:m], probabilities[:m]
 
@@ -174,17 +175,62 @@ def choose(trees: tree.Trees, slots: np.ndarray, temperature: np.ndarray, random
     """Return an action for each slot, int64 [n], drawn from counts^(1 / temperature[i]); at 0 the first largest."""
     actions = np.empty(len(slots), np.int64)
     for i in range(len(slots)):
-        visits = counts(trees, slots[i], rule)
-        chosen = best = int(np.argmax(visits))
-        if temperature[i] > 0:
-            # Relative to the most visited, so that a low temperature cannot overflow.
-            weights = (visits / visits[best]) ** (1.0 / temperature[i])
-            mark = streams.uniform(random, slots[i]) * weights.sum()
-            for k in range(len(weights)):
-                mark -= weights[k]
-                if weights[k] > 0:
-                    chosen = k
+        actions[i] = trees.edge[slots[i], _drawn_edge(trees, slots[i], temperature[i], random, rule)].edge_action
+    return actions
+
+
+@inner()
+def _drawn_edge(trees, b, temperature, random, rule):
+    """Return the edge whose action `choose` returns."""
+    visits = floats_on_stack()
+    counts(trees, b, rule, visits)
+    node = trees.node[b, 0]
+    chosen = best = root.largest(visits, node.edge_count)
+    if temperature > 0:
+        total = 0.0
+        for k in range(node.edge_count):
+            total += _weight(visits[k], visits[best], temperature)
+        mark = streams.uniform(random, b) * total
+        for k in range(node.edge_count):
+            if visits[k] > 0:
+                weight = _weight(visits[k], visits[best], temperature)
+                mark -= weight
+                if weight > 0:
+                    chosen = np.int64(k)
                     if mark < 0:
                         break
-        actions[i] = trees.edge[slots[i], trees.node[slots[i], 0].first_edge + chosen].edge_action
-    return actions
+    return np.int64(node.first_edge + chosen)
+
+
+@inlined()
+def _weight(visits, most, temperature):
+    """Return visits^(1 / temperature), relative to the most visited, so that a low temperature cannot overflow."""
+    return (np.float64(visits) / np.float64(max(most, 1))) ** (1.0 / temperature)
+
+
+@overload(choices.move_edge, jit_options=UNCOUNTED)
+def _move_by_puct(trees, b, temperature, random, rule):
+    if rule.instance_class is Rule:
+        return lambda trees, b, temperature, random, rule: _drawn_edge(trees, b, temperature, random, rule)
+    return None
+
+
+@overload(choices.weigh, jit_options=UNCOUNTED)
+def _weigh_by_puct(trees, b, rule, weights):
+    if rule.instance_class is Rule:
+        return lambda trees, b, rule, weights: counts(trees, b, rule, weights)
+    return None
+
+
+@overload(choices.root_value, jit_options=UNCOUNTED)
+def _value_by_puct(trees, b, rule):
+    if rule.instance_class is Rule:
+        return lambda trees, b, rule: _mean(trees, b)
+    return None
+
+
+@inlined()
+def _mean(trees, b):
+    """Return what `puct.Search.value` does, of tree b alone."""
+    node = trees.node[b, 0]
+    return np.float32(node.exact_value if node.exact else node.value_sum / max(node.visits, 1))

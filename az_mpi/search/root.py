@@ -15,6 +15,8 @@ from az_mpi.core.intrinsics import call2, floats_on_stack, inlined, inner, share
 from az_mpi.search import streams, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
+SHARED_FROM = 64  # moves: fewer are played by one thread
+
 
 class Noise(NamedTuple):
     """Noise for roots. due bool [B]: roots that have not had it yet. streams uint64 [B]: of random numbers. kept
@@ -79,23 +81,29 @@ def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
     return not known or value > -WIN
 
 
-@njit(cache=True, nogil=True)
-def counted(trees: tree.Trees, b: int) -> np.ndarray:
-    """Return N(root, a) of tree b for each edge of the root, int32 [edges]; 0 for actions that are not `playable`,
+@inner()
+def counted(trees: tree.Trees, b: int, visits: np.ndarray) -> None:
+    """Write N(root, a) of tree b for each edge of the root, float32 [edges]; 0 for actions that are not `playable`,
     unless nothing else was tried."""
     root = trees.node[b, 0]
-    visits = np.empty(root.edge_count, np.int32)
-    good = np.empty(root.edge_count, np.bool_)
     tried = False
     for k in range(root.edge_count):
-        good[k] = playable(trees, b, np.int64(0), root.first_edge + k)
         visits[k] = trees.edge[b, root.first_edge + k].edge_visits
-        tried = tried or (good[k] and visits[k] > 0)
+        tried = tried or (visits[k] > 0 and playable(trees, b, np.int64(0), root.first_edge + k))
     if tried:  # else only proven losses have been tried yet
-        for k in range(root.edge_count):  # not visits[~good] = 0, which takes a second to compile
-            if not good[k]:
+        for k in range(root.edge_count):
+            if not playable(trees, b, np.int64(0), root.first_edge + k):
                 visits[k] = 0
-    return visits
+
+
+@inlined()
+def largest(numbers: np.ndarray, num: int) -> int:
+    """Return which of the first `num` numbers is the largest, int64; the first of equals."""
+    best = np.int64(0)
+    for k in range(1, num):
+        if numbers[k] > numbers[best]:
+            best = np.int64(k)
+    return best
 
 
 @njit(cache=True, nogil=True)
@@ -108,17 +116,18 @@ def policy_room(trees: tree.Trees, slots: np.ndarray) -> tuple[np.ndarray, np.nd
     return np.zeros(len(slots), np.int32), np.empty(num_edges, np.int32), np.empty(num_edges, np.float32)
 
 
-@njit(cache=True, nogil=True)
+@inlined()
 def write_policy(trees: tree.Trees, b: int, weights: np.ndarray, actions: np.ndarray, probabilities: np.ndarray) -> int:
-    """Write the root's actions whose weights, [edges], are above 0, and their shares of all weights; return their
-    number."""
+    """Write the root's actions whose weights, float32 [edges], are above 0, and their shares of all weights; return
+    their number."""
+    root = trees.node[b, 0]
     num = 0
     total = 0.0
-    for k in range(len(weights)):
+    for k in range(root.edge_count):
         total += weights[k]
-    for k in range(len(weights)):
+    for k in range(root.edge_count):
         if weights[k] > 0:
-            actions[num] = trees.edge[b, trees.node[b, 0].first_edge + k].edge_action
+            actions[num] = trees.edge[b, root.first_edge + k].edge_action
             probabilities[num] = weights[k] / total
             num += 1
     return num
@@ -139,14 +148,22 @@ def surprise(
     found = np.zeros(len(slots), np.float32)
     m = 0
     for i in range(len(slots)):
-        b = slots[i]
-        k = 0
-        for _ in range(nums[i]):
-            while trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
-                k += 1  # both are in the order of the actions
-            prior = kept[b, k] if kept.shape[1] else trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
-            found[i] += probabilities[m] * math.log(probabilities[m] / max(prior, 1e-30))
-            m += 1
+        last = m + nums[i]
+        found[i] = surprise_of(trees, slots[i], actions[m:last], probabilities[m:last], kept)
+        m = last
+    return found
+
+
+@inlined()
+def surprise_of(trees: tree.Trees, b: int, actions: np.ndarray, probabilities: np.ndarray, kept: np.ndarray) -> float:
+    """Return what `surprise` does, of tree b alone."""
+    found = np.float32(0)
+    k = 0
+    for m in range(len(actions)):
+        while trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
+            k += 1  # both are in the order of the actions
+        prior = kept[b, k] if kept.shape[1] else trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
+        found = np.float32(found + probabilities[m] * math.log(probabilities[m] / max(prior, 1e-30)))
     return found
 
 

@@ -1,7 +1,7 @@
-"""The moves of games under way: what a record needs of them once a game has ended.
+"""The moves of games under way: how they are played, and what a record needs of them once a game has ended.
 
-Shapes: B games at once, L longest game, S bytes of a state, E policy entries, n games that move, M policy entries of
-their positions together.
+Shapes: T threads, B games at once, L longest game, S bytes of a state, E policy entries, n games that move, M policy
+entries of their positions together.
 """
 
 from __future__ import annotations
@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
+from az_mpi.core.intrinsics import SHARED_BYTES, call2, finish_shared, floats_on_stack, inner, shared_call, uncounted
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.search import tree
+from az_mpi.search import choices, root, tree
 from az_mpi.selfplay.record import POLICY
 
 if TYPE_CHECKING:
+    from az_mpi.config import schema
     from az_mpi.games.base import Game
+    from az_mpi.search.puct import Search
 
 # Of a position, before its move; `record.POSITIONS` says what the fields are. surprise: see `Search.surprise`.
 MOVE = np.dtype(
@@ -53,6 +56,26 @@ class Found(NamedTuple):
     probabilities: np.ndarray
 
 
+class Manner(NamedTuple):
+    """How moves are played: the temperature of the first plies of a game, how many these are, and the temperature
+    after them; the value below which a player resigns; whether subtrees are kept, and whether surprises are."""
+
+    temperature: float
+    temperature_plies: int
+    temperature_final: float
+    resigns_below: float
+    reuses: bool
+    keeps_surprises: bool
+
+
+def manner(config: schema.Config) -> Manner:
+    """Return how a configuration plays moves."""
+    search = config.search
+    temperatures = search.temperature, search.temperature_plies, search.temperature_final
+    of_games = config.selfplay
+    return Manner(*temperatures, -of_games.resign_threshold, search.reuse_tree, of_games.surprise_share > 0)
+
+
 def empty(game: Game, num_games: int, num_moves: int) -> Moves:
     """Return room for so many moves in each of the games."""
     states = np.empty((num_games, num_moves, game.state_size), game.state_dtype)
@@ -64,16 +87,105 @@ def added(moves: Moves, trees: tree.Trees, slots: np.ndarray, plies: np.ndarray,
     """Return the same moves and those that the games `slots`, int64 [n], play now from the roots of their trees.
     plies: int32 [n], the moves before them. Raises OwnCodeError if the parts of `found` do not fit together."""
     _check(found, len(slots))
-    old = moves.policy
-    needed = int((moves.num_entries[slots] + found.nums).max())
-    if needed > old.shape[1]:
-        room = np.empty((len(old), max(needed, 2 * old.shape[1])), POLICY)
-        used = moves.num_entries.max()
-        room[:, :used] = old[:, :used]
-        moves = moves._replace(policy=room)
-    in_bytes = moves._replace(states=moves.states.view(np.uint8))
-    _keep(in_bytes, tree.in_bytes(trees), slots, plies, found)
+    moves = _with_room(moves, slots, found.nums)
+    _keep(_in_bytes(moves), tree.in_bytes(trees), slots, plies, found)
     return moves
+
+
+def played(
+    moves: Moves, search: Search, slots: np.ndarray, plies: np.ndarray, plays_on: np.ndarray, how: Manner, threads: int
+) -> tuple[Moves, np.ndarray]:
+    """Play the moves that the searches in `slots`, int64 [n], have decided, for a search in `choices.DECIDED`. Return
+    the same moves and these, and in which of the games the player to move resigns, bool [n]: it has moved nevertheless.
+
+    plies: int32 [B], the moves so far, which are counted on. plays_on: bool [B], the games in which nobody resigns."""
+    trees = search.trees
+    moves = _with_room(moves, slots, trees.node["edge_count"][slots, 0])
+    threads = threads if len(slots) >= root.SHARED_FROM else 1
+    shared = np.empty(SHARED_BYTES, np.uint8)
+    moved = np.empty((threads, trees.node.shape[1]), np.int32)
+    actions, (resigns, kept) = np.empty(len(slots), np.int64), np.empty((2, len(slots)), np.bool_)
+    made = Made(actions, resigns, kept, moved, shared)
+    of_trees = tree.in_bytes(trees), slots, plies, plays_on
+    found = _play(*of_trees, _in_bytes(moves), search.rule, search.root_noise, how, made)
+    finish_shared(found, shared, threads)
+    search.begin_moved(slots, actions, kept)
+    return moves, resigns
+
+
+def _with_room(moves, slots, nums):
+    """Return the same moves with room for so many more policy entries, int [n], in these games."""
+    old = moves.policy
+    needed = int((moves.num_entries[slots] + nums).max())
+    if needed <= old.shape[1]:
+        return moves
+    room = np.empty((len(old), max(needed, 2 * old.shape[1])), POLICY)
+    used = moves.num_entries.max()
+    room[:, :used] = old[:, :used]
+    return moves._replace(policy=room)
+
+
+def _in_bytes(moves):
+    return Moves(moves.move, moves.states.view(np.uint8), moves.policy, moves.num_entries)
+
+
+class Made(NamedTuple):
+    """What `_play` writes. actions int64 [n]: that were played; resigns bool [n]: the player to move does; kept bool
+    [n]: the position after the action is the root. moved int32 [T, N], shared: room for it."""
+
+    actions: np.ndarray
+    resigns: np.ndarray
+    kept: np.ndarray
+    moved: np.ndarray
+    shared: np.ndarray
+
+
+@uncounted()
+def _play(trees, slots, plies, plays_on, moves, rule, noise, how, made):
+    at = np.int64(made.shared.ctypes.data)
+    entry = shared_call(at, _play_part, (trees, slots, plies, plays_on, moves, rule, noise, how, made))
+    return entry if len(made.moved) > 1 else call2(entry, at, 0)
+
+
+@inner()
+def _play_part(trees, slots, plies, plays_on, moves, rule, noise, how, made, t):
+    """Play the moves of the slots of thread t."""
+    num_threads = len(made.moved)
+    weights = floats_on_stack()
+    for i in range(t * len(slots) // num_threads, (t + 1) * len(slots) // num_threads):
+        b = slots[i]
+        early = plies[b] < how.temperature_plies
+        temperature = how.temperature if early else how.temperature_final
+        edge = trees.edge[b, choices.move_edge(trees, b, temperature, noise.streams, rule)]
+        move = moves.move[b, plies[b]]
+        move.action = edge.edge_action
+        move.root_value = choices.root_value(trees, b, rule)
+        move.surprise = 0
+        move.policy_count = 0
+        move.to_play = trees.node[b, 0].player
+        for k in range(moves.states.shape[2]):
+            moves.states[b, plies[b], k] = trees.state[b, 0, k]
+        if rule.explores[b]:  # else it is a fast search, which makes no target
+            choices.weigh(trees, b, rule, weights)
+            _keep_policy(trees, b, moves, move, weights, noise, how)
+        made.actions[i] = move.action
+        made.resigns[i] = move.root_value < how.resigns_below and not plays_on[b]
+        plies[b] += 1
+        trees.tree[b].root_ply += 1
+        made.kept[i] = how.reuses and edge.edge_child != tree.NO_CHILD
+        if made.kept[i]:
+            tree.reroot(trees, b, np.int64(edge.edge_child), made.moved[t])
+
+
+@inner()
+def _keep_policy(trees, b, moves, move, weights, noise, how):
+    """Add the policy target of these weights to those of game b, and the surprise to its move."""
+    entries = moves.policy[b, moves.num_entries[b] :]
+    move.policy_count = root.write_policy(trees, b, weights, entries.action, entries.probability)
+    moves.num_entries[b] += move.policy_count
+    if how.keeps_surprises:
+        entries = entries[: move.policy_count]
+        move.surprise = root.surprise_of(trees, b, entries.action, entries.probability, noise.kept)
 
 
 def _check(found, num):

@@ -18,7 +18,7 @@ import numpy as np
 
 from az_mpi.core.players import from_mover, of_players
 from az_mpi.games import chance
-from az_mpi.search import batches, make_search, streams
+from az_mpi.search import batches, choices, make_search, streams
 from az_mpi.selfplay import moves, starts
 from az_mpi.selfplay.record import CHANCE_MOVE, Record, game_dtype, position_dtype
 
@@ -64,6 +64,8 @@ class Player:
         self.first_ply, self.ply = np.zeros((2, num_games), np.int32)
         self.archive: starts.Archive | None = None  # positions at which games may begin
         self._moves = moves.empty(game, num_games, self.max_plies)
+        self._manner = moves.manner(config)
+        self._threads = threads
         self._dtypes = game_dtype(game), position_dtype(game)
         self.drawn: list[list[tuple[int, int]]] = [[] for _ in range(num_games)]  # (ply, outcome) of chance's moves
         if config.selfplay.surprise_share:
@@ -169,25 +171,32 @@ class Player:
         return Record.join(self.game, games)
 
     def _move(self, slots):
-        settings = self.config.search
-        search = self.search
-        ply = self.ply[slots]
-        early = ply < settings.temperature_plies
-        actions = search.choose(slots, np.where(early, settings.temperature, settings.temperature_final))
-        targets = search.policy(slots)
-        values = search.value(slots)
-        surprises = np.zeros(len(slots), np.float32)
-        if self.config.selfplay.surprise_share:
-            surprises = search.surprise(slots, targets)
-        found = moves.Found(actions, values, surprises, *targets)
-        self._moves = moves.added(self._moves, search.trees, slots, ply, found)
-        resigns = ~self.plays_on[slots] & (values < -self.config.selfplay.resign_threshold)
-        search.advance(slots, actions)
-        self.ply[slots] += 1
+        search, last = self.search, self.ply[slots]
+        if type(search) in choices.DECIDED:
+            of_games = self.ply, self.plays_on, self._manner
+            self._moves, resigns = moves.played(self._moves, search, slots, *of_games, self._threads)
+        else:
+            resigns = self._move_by_methods(slots, last)
         self._draw(slots)
         over = resigns | search.trees.node["ended"][slots, 0] | (self.ply[slots] >= self.max_plies)
         if over.any():
-            self._end(slots[over], resigns[over], ply[over])
+            self._end(slots[over], resigns[over], last[over])
+
+    def _move_by_methods(self, slots, ply):
+        """Do what `moves.played` does, by the methods of the search."""
+        search, how = self.search, self._manner
+        early = ply < how.temperature_plies
+        actions = search.choose(slots, np.where(early, how.temperature, how.temperature_final))
+        targets = search.policy(slots)
+        values = search.value(slots)
+        surprises = np.zeros(len(slots), np.float32)
+        if how.keeps_surprises:
+            surprises = search.surprise(slots, targets)
+        found = moves.Found(actions, values, surprises, *targets)
+        self._moves = moves.added(self._moves, search.trees, slots, ply, found)
+        search.advance(slots, actions)
+        self.ply[slots] += 1
+        return ~self.plays_on[slots] & (values < how.resigns_below)
 
     def _end(self, slots, resigns, last):
         """End these games. resigns: bool [n], whether the player to move at the last position did. last: int32 [n],
