@@ -69,7 +69,8 @@ class Batch:
         return slots[self._search.done(slots)]
 
     def evaluate(self, slots: np.ndarray) -> None:
-        """Begin what these trees, int64 [n], need to be evaluated. Their search is not complete."""
+        """Begin what these trees, int64 [n], need to be evaluated; those whose search is complete need nothing."""
+        slots = slots[~self._search.done(slots)]
         if len(slots):
             self._complete = self._search.begin(slots)
             self.num_simulations += len(slots)

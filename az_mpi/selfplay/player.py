@@ -152,9 +152,12 @@ class Player:
         batch.evaluate(slots[self.live[slots]])
 
     def _simulate(self, batch, slots, descends=True):
-        while len(ready := batch.simulate(slots, descends)):
+        """Simulate and play the moves that are decided then, once. Searches that are complete after that too, because
+        their trees were kept, wait for the next step: for a few more games, each further round would take as long."""
+        ready = batch.simulate(slots, descends)
+        if len(ready):
             self._move(ready)
-            slots = ready[self.live[ready]]
+            batch.simulate(ready[self.live[ready]], descends)
 
     def pause(self) -> None:
         """Complete the simulations under way; after that the weights may change."""
