@@ -118,7 +118,7 @@ def _choose_by_gumbel(trees, b, n, rule):
             if _is_wide(trees, b, rule)
             else _root_edge(trees, b, rule)
             if n == 0
-            else _inner_edge(trees, b, n, rule)
+            else improved.next_edge(trees, b, n, rule)
         )
     return None
 
@@ -130,45 +130,16 @@ def _is_wide(trees, b, rule):
 
 
 @inlined()
-def _scale(trees, b, most, rule):
-    """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2, divided by the tree's
-    `width`. Where actions are compared, s q will do. most: max_b N(b)."""
-    return (rule.c_visit + most) * rule.c_scale / (2 * trees.tree[b].width)
-
-
-@inlined()
 def _logits(trees, b, rule, logits):
     """Write log P(a) + s q(a) of each edge of the root into logits, float32 [edges]; -inf if it is not `playable`. s:
     `_scale`."""
     n = np.int64(0)
     node = trees.node[b, n]
-    factor = _scale(trees, b, improved.completed(trees, b, n, logits), rule)
+    factor = improved.scale(trees, b, improved.completed(trees, b, n, logits), rule)
     for k in range(node.edge_count):
         prior = max(trees.edge[b, node.first_edge + k].edge_prior, improved.TINY)
         good = root.playable(trees, b, n, node.first_edge + k)
         logits[k] = math.log(prior) + factor * logits[k] if good else -np.inf
-
-
-@inlined()
-def _inner_edge(trees, b, n, rule):
-    """Return the edge with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals (equation 14)."""
-    node = trees.node[b, n]
-    policy = floats_on_stack()
-    most = improved.completed(trees, b, n, policy)
-    if most == 0:  # pi' is the prior
-        return node.first_edge + tree.likeliest(trees, b, n)
-    improved.improve(trees, b, n, _scale(trees, b, most, rule), policy)
-    num = 0
-    for e in range(node.first_edge, node.first_edge + node.edge_count):
-        num += trees.edge[b, e].edge_visits
-    best = np.int64(0)
-    best_score = -np.inf
-    for k in range(node.edge_count):
-        score = policy[k] - trees.edge[b, node.first_edge + k].edge_visits / (1 + num)
-        if score > best_score and policy[k] > 0:
-            best = np.int64(node.first_edge + k)
-            best_score = score
-    return best
 
 
 @overload(choices.prepare_root, jit_options=UNCOUNTED)
@@ -278,7 +249,7 @@ def _best_considered(trees, b, rule, visits, temperature):
     the larger temperature * Gumbel number + log P + sigma(q); of equals it is the first."""
     n = np.int64(0)
     q = floats_on_stack()
-    factor = _scale(trees, b, improved.completed(trees, b, n, q), rule)
+    factor = improved.scale(trees, b, improved.completed(trees, b, n, q), rule)
     best = -1
     best_score = -np.inf
     best_due = False
@@ -316,7 +287,7 @@ def _weigh(trees, b, rule, policy):
         root.counted(trees, b, policy)
         return
     most = improved.completed(trees, b, n, policy)
-    improved.improve(trees, b, n, _scale(trees, b, most, rule), policy)
+    improved.improve(trees, b, n, improved.scale(trees, b, most, rule), policy)
     num = trees.node[b, n].edge_count
     least = LEAST * policy[root.largest(policy, num)]
     for k in range(num):
@@ -344,7 +315,7 @@ def _root_value(trees, b, rule):
     if node.edge_count > 0:
         q = floats_on_stack()
         policy = floats_on_stack()
-        factor = _scale(trees, b, improved.completed(trees, b, n, q), rule)
+        factor = improved.scale(trees, b, improved.completed(trees, b, n, q), rule)
         for k in range(node.edge_count):
             policy[k] = q[k]
         improved.improve(trees, b, n, factor, policy)
