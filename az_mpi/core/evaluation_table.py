@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from az_mpi.core import aligned
 from az_mpi.core.intrinsics import inlined
 
 WAYS = 4  # entries that a key may be in; a new key replaces the oldest of them
@@ -52,7 +53,7 @@ def table_of(
     `part` of `parts`, the number of processes; `num_bytes` is for all of them."""
     sets, logits = _sizes(num_bytes, num_actions, parts)
     if memory is None:
-        memory = np.zeros(table_bytes(num_bytes, num_actions, parts), np.uint8)
+        memory = aligned.zeros(table_bytes(num_bytes, num_actions, parts), np.uint8)
     arrays = []
     at = 0
     # Those whose numbers must be aligned come first.

@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from az_mpi.core.aligned import LINE
 from az_mpi.core.intrinsics import SHARED_BYTES, inlined, prefetch
 from az_mpi.search import tree
 from az_mpi.search.tree import EDGE, NODE, WAITS
 
 GROUP = 32
-LINE = 64  # bytes of memory that are read together
 NODE_BYTES, EDGE_BYTES = NODE.itemsize, EDGE.itemsize
 
 
@@ -121,8 +121,9 @@ def prefetch_edges(trees: tree.Trees, b: int, n: int) -> None:
     """Ask for the edges of node n, of which one is descended and all are read at the backup."""
     node = trees.node[b, n]
     first = edge_at(trees, b, np.int64(node.first_edge))
-    for k in range(min(np.int64(node.edge_count) * EDGE_BYTES // LINE + 1, 4)):
-        prefetch(first + k * LINE)
+    last = first + np.int64(node.edge_count) * EDGE_BYTES - 1
+    for line in range(first // LINE, min(last // LINE, first // LINE + 4) + 1):
+        prefetch(line * LINE)
 
 
 @inlined()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numba import njit
 
+from az_mpi.core import aligned
 from az_mpi.core.intrinsics import inlined, inner, uncounted
 from az_mpi.core.players import CHANCE
 from az_mpi.core.problems import Refusal
@@ -115,9 +116,9 @@ def allocate(game: Game, num_trees: int, num_nodes: int) -> Trees:
         raise Refusal(f"{game.name} has {game.num_actions:,} actions; a search takes at most {MOST_ACTIONS:,}")
     return Trees(
         tree=np.zeros(num_trees, TREE),
-        node=np.empty(nodes, NODE),
-        edge=np.empty((num_trees, num_nodes * min(game.num_actions, EDGES_PER_NODE)), EDGE),
-        state=np.empty((*nodes, game.state_size), game.state_dtype),
+        node=aligned.empty(nodes, NODE),
+        edge=aligned.empty((num_trees, num_nodes * min(game.num_actions, EDGES_PER_NODE)), EDGE),
+        state=aligned.empty((*nodes, game.state_size), game.state_dtype),
         path=np.empty((num_trees, depth), np.int32),
         several=np.empty((*nodes, game.num_players if game.num_players > 2 else 0)),
     )
@@ -137,7 +138,7 @@ def widened(trees: Trees, num_edges: int = 0, num_nodes: int = 0) -> Trees:
 
 
 def _grown(part, needed, used):
-    room = np.empty((len(part), max(needed, part.shape[1] * 3 // 2), *part.shape[2:]), part.dtype)
+    room = aligned.empty((len(part), max(needed, part.shape[1] * 3 // 2), *part.shape[2:]), part.dtype)
     room[:, :used] = part[:, :used]
     return room
 
