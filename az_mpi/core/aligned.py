@@ -8,7 +8,7 @@ LINE = 64  # bytes that a processor reads from memory together
 
 
 def empty(shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Return what `np.empty` does. Records that do not cross lines in an array that begins a line do not in this one."""
+    """Return what `np.empty` does. Records of 32 bytes, for example, lie within one line each."""
     return _begun_on_a_line(np.empty, shape, dtype)
 
 

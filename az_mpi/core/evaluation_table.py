@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from az_mpi.core import aligned
-from az_mpi.core.intrinsics import inlined
+from az_mpi.core.aligned import LINE
+from az_mpi.core.intrinsics import inlined, prefetch
 
 WAYS = 4  # entries that a key may be in; a new key replaces the oldest of them
 
@@ -37,6 +38,7 @@ LOGIT = np.dtype([("action", "<u2"), ("logit", "<u4")])
 # [L]; part int64 [3]: begin and end of the logits that this process writes, and the place of the next one.
 Table = namedtuple("Table", ["keys", "oldest", "entry", "logit", "part"])
 SET_BYTES = WAYS * KEY.itemsize
+_ENTRY_SIZE, _LOGIT_SIZE = ENTRY.itemsize, LOGIT.itemsize  # compiled code cannot read these
 ENTRY_BYTES, FEW = KEY.itemsize + ENTRY.itemsize + OLDEST.itemsize / WAYS, 4
 
 
@@ -81,11 +83,46 @@ def _sizes(num_bytes, num_actions, parts):
 @inlined()
 def find(table: Table, key: int) -> int:
     """Return the number of a key's entry, -1 if it has none."""
-    s = np.int64(key & np.uint64(len(table.keys) - 1))
+    s = _set_of(table, key)
     for way in range(WAYS):
         if table.keys[s, way] == key:
             return s * WAYS + way
     return -1
+
+
+@inlined()
+def ask_for_set(table: Table, key: int) -> None:
+    """Ask the processor for what `find` reads for a key."""
+    prefetch(np.int64(table.keys.ctypes.data) + _set_of(table, key) * SET_BYTES)
+
+
+@inlined()
+def ask_for_entries(table: Table, key: int) -> None:
+    """Ask the processor for what `store` writes for a key, beside its logits."""
+    s = _set_of(table, key)
+    first = np.int64(table.entry.ctypes.data) + s * WAYS * _ENTRY_SIZE
+    prefetch(first)
+    prefetch(first + WAYS * _ENTRY_SIZE - 1)
+    prefetch(np.int64(table.oldest.ctypes.data) + s)
+
+
+@inlined()
+def ask_for_entry(table: Table, at: int) -> None:
+    """Ask the processor for entry number `at`."""
+    prefetch(np.int64(table.entry.ctypes.data) + at * _ENTRY_SIZE)
+
+
+@inlined()
+def ask_for_logits(table: Table, at: int) -> None:
+    """Ask the processor for the first logits of entry number `at`: eleven, which a line has room for, or a few more."""
+    first = np.int64(table.logit.ctypes.data) + table.entry[at].first * _LOGIT_SIZE
+    prefetch(first)
+    prefetch(first + LINE)
+
+
+@inlined()
+def _set_of(table, key):
+    return np.int64(key & np.uint64(len(table.keys) - 1))
 
 
 @inlined()
@@ -154,7 +191,7 @@ def store(
     part[2] = k
     at = find(table, key)
     if at < 0:
-        s = np.int64(key & np.uint64(len(table.keys) - 1))
+        s = _set_of(table, key)
         way = np.int64(table.oldest[s]) % WAYS
         table.oldest[s] = (way + 1) % WAYS
         at = s * WAYS + way

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from az_mpi.core import evaluation_table
 from az_mpi.core.aligned import LINE
+from az_mpi.core.evaluation_table import Known
 from az_mpi.core.intrinsics import SHARED_BYTES, inlined, prefetch
 from az_mpi.search import tree
 from az_mpi.search.tree import EDGE, NODE, WAITS
@@ -127,6 +129,14 @@ def prefetch_edges(trees: tree.Trees, b: int, n: int) -> None:
 
 
 @inlined()
+def prefetch_new_edges(trees: tree.Trees, b: int) -> None:
+    """Ask for where the edges of tree b's next node will be."""
+    new = edge_at(trees, b, np.int64(trees.tree[b].edges_used))
+    for k in range(3):
+        prefetch(new + k * LINE)
+
+
+@inlined()
 def node_at(trees: tree.Trees, b: int, n: int) -> int:
     """Return the address of a node."""
     return np.int64(trees.node.ctypes.data) + (b * trees.node.shape[1] + n) * NODE_BYTES
@@ -145,7 +155,7 @@ def state_at(trees: tree.Trees, b: int, n: int) -> int:
 
 
 @inlined()
-def prefetch_paths(trees: tree.Trees, slots: np.ndarray) -> None:
+def prefetch_paths(trees: tree.Trees, slots: np.ndarray, known: Known, keys: np.ndarray) -> None:
     """Ask for what the completion of these trees' simulations reads. Each loop asks for what the next one reads."""
     for b in slots:
         prefetch(np.int64(trees.path.ctypes.data) + b * trees.path.shape[1] * trees.path.itemsize)
@@ -155,9 +165,10 @@ def prefetch_paths(trees: tree.Trees, slots: np.ndarray) -> None:
             prefetch(state_at(trees, b, np.int64(this.leaf)))
             prefetch(node_at(trees, b, np.int64(this.leaf)))
             prefetch(node_at(trees, b, np.int64(0)))
-            new = edge_at(trees, b, np.int64(this.edges_used))
-            for k in range(3):
-                prefetch(new + k * LINE)
+            prefetch_new_edges(trees, b)
+            if this.stores:
+                evaluation_table.ask_for_set(known, keys[b])
+                evaluation_table.ask_for_entries(known, keys[b])
             for depth in range(this.path_length):
                 prefetch(edge_at(trees, b, np.int64(trees.path[b, depth])))
     for b in slots:

@@ -88,7 +88,7 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
     )
     for begin in range(first, last, GROUP):
         end = min(begin + GROUP, last)
-        loop_memory.prefetch_paths(trees, slots[begin:end])
+        loop_memory.prefetch_paths(trees, slots[begin:end], known, room.keys)
         num = 0
         for i in range(begin, end):
             b = slots[i]
@@ -270,8 +270,22 @@ def _find_key(trees, b, game, known, mine):
     this.symmetry = symmetry
     key = max(mine.key[0] ^ known.weights, np.uint64(1))  # 0 marks an empty entry
     mine.keys[b] = key
-    place = np.int64(key & np.uint64(len(known.keys) - 1))
-    prefetch(np.int64(known.keys.ctypes.data) + place * evaluation_table.SET_BYTES)
+    evaluation_table.ask_for_set(known, key)
+
+
+@inlined()
+def _find_entries(trees, active, known, keys, found):
+    """Find the entries of the leaves of these trees, -1 if there is none, and ask for what is read next."""
+    for i in range(len(active)):
+        found[i] = -1
+        if trees.tree[active[i]].stage == LEAF and len(known.keys) > 0:
+            found[i] = evaluation_table.find(known, keys[active[i]])
+            if found[i] >= 0:
+                evaluation_table.ask_for_entry(known, found[i])
+                loop_memory.prefetch_new_edges(trees, active[i])
+    for i in range(len(active)):
+        if found[i] >= 0:
+            evaluation_table.ask_for_logits(known, found[i])
 
 
 @inlined()
@@ -279,15 +293,15 @@ def _look_up(trees, active, target, rule, noise, game, known, mine):
     """Look up the leaves of these trees and complete those that are found; the others wait for an evaluation. Return
     how many trees need another descent; these are then the first of `active`."""
     num = 0
+    found = mine.edges  # numbers of entries
+    _find_entries(trees, active, known, mine.keys, found)
     for i in range(len(active)):
         b = active[i]
         this = trees.tree[b]
         if this.stage == LEAF:
             leaf = np.int64(this.leaf)
             logits = mine.logits
-            at = np.int64(-1)
-            if len(known.keys) > 0:
-                at = evaluation_table.find(known, mine.keys[b])
+            at = found[i]
             if at < 0 or not evaluation_table.read(
                 known, mine.keys[b], at, game.actions, this.symmetry, mine.logits_bits, mine.value_bits
             ):
