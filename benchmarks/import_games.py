@@ -72,7 +72,7 @@ def played(engine, random_plies, rng):
         else:
             action = GAME.text_to_action(states[0], word)
         moves.append(action)
-        words.append(uci(GAME, states[0], action))
+        words.append(uci(GAME, states[0], action, chess960=False))
         thoughts.append(Thought(value))
         states = GAME.play(states, np.array([action]))
     value = float(GAME.terminal(states)[1][0])
