@@ -1,4 +1,5 @@
-"""What Sabaki 0.60 sends to an engine, recorded from its library for GTP, @sabaki/gtp, in November 2026."""
+"""What Sabaki 0.60 and gogui-twogtp 1.6.0 send to an engine, recorded from Sabaki's library for GTP, @sabaki/gtp, and
+from twogtp in November 2026."""
 
 import threading
 
@@ -58,3 +59,38 @@ def test_a_game_as_sabaki_sends_it_is_answered_on_two_sizes():
                     channel.say("undo")
         assert channel.say("get_komi") == f"= {komi}" and channel.engine.go.planes_shape[1] == size
     assert channel.say("rectangular_boardsize 13 9").startswith("? unacceptable size")
+
+
+# The other engine is Black. Komi comes once, and the size before each game.
+TWOGTP = """
+protocol_version
+name
+version
+list_commands
+boardsize 9
+clear_board
+komi 7.5
+cputime
+{game}
+{game}
+cputime
+quit
+"""
+GAME_OF_TWOGTP = """boardsize 9
+clear_board
+play B E5
+genmove w
+play B pass
+genmove w
+final_score"""
+
+
+@pytest.mark.process
+def test_two_games_as_gogui_twogtp_sends_them_are_answered_and_keep_the_komi():
+    channel = LoadingChannel("zoo:go9")
+    said = {}
+    for line in TWOGTP.format(game=GAME_OF_TWOGTP).split("\n")[1:-1]:
+        said[line] = channel.say(line)
+        assert said[line].startswith("="), (line, said[line])
+    assert channel.engine.is_over and float(said["cputime"].removeprefix("=")) > 0
+    assert said["final_score"].split("+")[1].endswith(".5")

@@ -1,4 +1,5 @@
-"""What lichess-bot sends to an engine with the settings that come with it, recorded from lichess-bot in August 2026."""
+"""What clients send to an engine: lichess-bot with the settings that come with it, and fastchess with a book and a time
+control of 1 + 0.1 s, recorded from both as they were in August 2026."""
 
 import pytest
 from uci_channel import Channel
@@ -7,7 +8,7 @@ chess = pytest.importorskip("chess", reason="optional; it could not be installed
 
 # Lines after > are sent, as they were in a game of 60 s and 1 s a move. < stands for the answer. The bot ponders after
 # its second move; the person always plays another move than the expected one.
-GAME = """
+LICHESS_BOT = """
 > uci
 < uciok
 > setoption name Move Overhead value 100
@@ -39,20 +40,47 @@ GAME = """
 < readyok
 > quit
 """
-STANDARD = {"variant": "", "place": "startpos", "first": "h7h6", "other": "h6h5"}
+# It asks whether the engine is ready before and after each search.
+FASTCHESS = """
+> uci
+< uciok
+{variant}> ucinewgame
+> isready
+< readyok
+> isready
+< readyok
+> position fen {fen}
+> isready
+< readyok
+> go wtime 1100 btime 1100 winc 100 binc 100
+< bestmove
+> isready
+< readyok
+> position fen {fen} moves a2a3 {first}
+> isready
+< readyok
+> go wtime 1129 btime 1168 winc 100 binc 100
+< bestmove
+> isready
+< readyok
+> quit
+"""
+STANDARD = {"variant": "", "place": "startpos", "first": "h7h6", "other": "h6h5", "fen": chess.STARTING_FEN}
 CHESS960 = {
     "variant": "> setoption name UCI_Chess960 value true\n",
     "place": "fen nqrbbkrn/pppppppp/8/8/8/8/PPPPPPPP/NQRBBKRN w GCgc - 0 1",
     "first": "g7g6",
     "other": "g6g5",
+    "fen": "nqrbbkrn/pppppppp/8/8/8/8/PPPPPPPP/NQRBBKRN w GCgc - 0 1",
 }
 
 
 @pytest.mark.parametrize("words", [STANDARD, CHESS960], ids=["standard", "chess960"])
-def test_a_game_as_lichess_bot_sends_it_is_answered(words):
+@pytest.mark.parametrize("game", [LICHESS_BOT, FASTCHESS], ids=["lichess-bot", "fastchess"])
+def test_a_game_as_a_client_sends_it_is_answered(game, words):
     channel = Channel("chess")
     said = iter(())
-    lines = GAME.format(**words).strip().splitlines()
+    lines = game.format(**words).strip().splitlines()
     board = None
     for line, following in zip(lines, [*lines[1:], ""]):
         kind, text = line[0], line[2:]
@@ -74,6 +102,6 @@ def test_a_game_as_lichess_bot_sends_it_is_answered(words):
             said = iter(())
             assert shown[-1].split()[0] == text
             if text == "bestmove":
-                assert any(" wdl " in line for line in shown[:-1])
+                assert any(" wdl " in line for line in shown[:-1]) == ("UCI_ShowWDL" in game)
                 assert chess.Move.from_uci(shown[-1].split()[1]) in board.legal_moves
     assert channel.engine.is_over
