@@ -162,11 +162,11 @@ def _drawn(legal, num_legal, seed):
             if legal[action]:
                 return action
             word = mix(word)
-    return _ranked(legal, 0, np.int64(((word & np.uint64(0xFFFFFFFF)) * np.uint64(num_legal)) >> np.uint64(32)))
+    return ranked(legal, 0, np.int64(((word & np.uint64(0xFFFFFFFF)) * np.uint64(num_legal)) >> np.uint64(32)))
 
 
 @njit(cache=True, nogil=True)
-def _ranked(legal, action, rank):
+def ranked(legal: np.ndarray, action: int, rank: int) -> int:
     """Return the legal action from `action` on that has so many others before it."""
     while rank > 0 or not legal[action]:
         rank -= legal[action]
@@ -183,6 +183,6 @@ def _drawn_in_words(legal, words, num_legal, seed):
     for k in range(len(words)):
         num = np.int64(words[k] * _EACH_BYTE >> _LAST_BYTE)  # of legal actions among eight
         if rank < num:
-            return _ranked(legal, 8 * k, rank)
+            return ranked(legal, 8 * k, rank)
         rank -= num
-    return _ranked(legal, 8 * len(words), rank)
+    return ranked(legal, 8 * len(words), rank)

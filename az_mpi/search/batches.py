@@ -120,7 +120,9 @@ class CompiledBatch(Batch):
     def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
         search = self._search
         known = search.evaluate.known(self._threads)
-        game = self._game._replace(threshold=float(search.evaluate.threshold))
+        game, threshold = self._game, float(search.evaluate.threshold)
+        if not np.isnan(threshold):
+            game = game._replace(threshold=threshold)
         while True:
             found = simulation_loop.simulate(
                 tree.in_bytes(search.trees),
@@ -135,8 +137,8 @@ class CompiledBatch(Batch):
                 self._room,
             )
             finish_shared(found, self._room.shared, self._threads)
-            told = self._room.told[:, : loop_memory.NUM_TOLD]
-            most, total = told.max(axis=0).tolist(), told.sum(axis=0).tolist()
+            told = self._room.told[:, : loop_memory.NUM_TOLD].tolist()
+            most, total = [max(each) for each in zip(*told)], [sum(each) for each in zip(*told)]
             self.num_simulations += total[loop_memory.SIMULATIONS]
             search.evaluate.count(total[loop_memory.POSITIONS], 0)
             if broken := most[loop_memory.BROKEN]:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numba import njit
 
-from az_mpi.games import chance
-from az_mpi.games.random_games import random_actions
+from az_mpi.core.aligned import LINE
+from az_mpi.core.intrinsics import FAILED, call2
+from az_mpi.games import chance, random_games
 from az_mpi.search import streams
 
 if TYPE_CHECKING:
@@ -56,6 +58,10 @@ def _from_archive(states, plies, archive, share, max_plies, words):
 def _play_on(game, states, plies, most, max_plies, words):
     """Play 0 to `most` random moves in each game, each number as likely. A move that would end a game is not played,
     and no further one after it."""
+    if game.has_entries and not game.num_outcomes:
+        rows = states.view(np.uint8).reshape(len(states), -1)
+        if _play_on_compiled(game.entries, rows, plies, most, max_plies, words, game.num_actions) != FAILED:
+            return  # otherwise the methods for batches say what is wrong
     wanted = (streams.uniforms(words, np.arange(len(words))) * (most + 1)).astype(np.int64)
     going = np.flatnonzero(wanted > 0)
     states[going] = _drawn(game, states[going], plies, going, words)
@@ -64,7 +70,7 @@ def _play_on(game, states, plies, most, max_plies, words):
         if not len(going):
             return
         drawn = streams.uniforms(words, going)
-        after = game.play(states[going], random_actions(game.legal(states[going]), drawn))
+        after = game.play(states[going], random_games.random_actions(game.legal(states[going]), drawn))
         moves = plies.copy()
         moves[going] += 1
         after = _drawn(game, after, moves, going, words)
@@ -73,6 +79,33 @@ def _play_on(game, states, plies, most, max_plies, words):
         after = after[live]
         states[going] = after
         plies[going] = moves[going]
+
+
+@njit(cache=True, nogil=True)
+def _play_on_compiled(entries, states, plies, most, max_plies, words, num_actions):
+    """Do what `_play_on` does in place, in states as bytes; return 0, or FAILED."""
+    legal, value = np.empty(num_actions, np.bool_), np.empty(LINE, np.float32)
+    after = np.empty(states.shape[1], np.uint8)
+    at = np.int64(after.ctypes.data)
+    for i in range(len(states)):
+        wanted = np.int64(streams.uniform(words, i) * (most + 1))
+        for _ in range(wanted):
+            if plies[i] + 1 >= max_plies:
+                break
+            after[:] = states[i]
+            num_legal = call2(entries.legal_actions, at, np.int64(legal.ctypes.data))
+            if num_legal <= 0:
+                return FAILED
+            action = random_games.ranked(legal, 0, np.int64(streams.uniform(words, i) * num_legal))
+            ended = call2(entries.apply, at, action)
+            ended = ended if ended == FAILED else call2(entries.result, at, np.int64(value.ctypes.data))
+            if ended == FAILED:
+                return FAILED
+            if ended:
+                break
+            states[i] = after
+            plies[i] += 1
+    return 0
 
 
 def _drawn(game, states, plies, rows, words):

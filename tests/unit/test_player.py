@@ -10,6 +10,7 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.network.evaluators import Evaluator, UniformEvaluator
+from az_mpi.search import choices
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player
 
@@ -113,6 +114,26 @@ def test_the_same_games_come_out_however_many_are_played_at_once_and_in_any_orde
     for parallel_games, order in ((3, ids), (16, ids), (4, ids[::-1])):
         player = make_player(parallel_games=parallel_games, rank=2, search=search)
         assert by_id(play_games(player, order)) == expected
+
+
+@pytest.mark.parametrize("algorithm", ["puct", "gumbel"])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"search": {"temperature": 0.7, "temperature_plies": 9, "temperature_final": 0.3}},
+        {"search": {"full_share": 0.4, "fast_simulations": 4}, "selfplay": {"surprise_share": 0.5}},
+        {"search": {"reuse_tree": False}, "selfplay": {"resign_threshold": 0.3, "resign_play_on": 0.3}},
+    ],
+    ids=["temperatures", "fast searches and surprises", "resignation without kept trees"],
+)
+def test_compiled_code_plays_the_moves_that_the_methods_of_a_search_choose(algorithm, settings, monkeypatch):
+    search = {"simulations": 20, "algorithm": algorithm} | settings["search"]
+    config = make_config("connect4", search=search, selfplay={"parallel_games": 70} | settings.get("selfplay", {}))
+    found = []
+    for decided in (choices.DECIDED, set()):
+        monkeypatch.setattr(choices, "DECIDED", decided)
+        found.append(by_id(play_games(Player(config, CONNECT4, Hashed(CONNECT4), 0, threads=2), range(90))))
+    assert found[0] == found[1] and len(found[0]) == 90
 
 
 def test_another_seed_plays_other_games():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers import CONNECT4, Hashed, by_id, make_config, play_games, positions
+from kinds import Digits, Trio, plain
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -66,6 +67,18 @@ def test_no_game_begins_at_a_terminal_position_or_at_the_cap(cap):
     given = archive()
     states, plies = begin(CONNECT4, models.Selfplay(start_share=1.0), given, 3, words(200))
     assert plies.max() == 2 and (stones(states) == plies).all()  # a run may be resumed with a lower cap
+
+
+@pytest.mark.parametrize("game", [TICTACTOE, CONNECT4, Digits(), Trio()], ids=lambda game: game.name)
+@pytest.mark.parametrize("cap", [4, 42])
+def test_compiled_rules_make_the_random_moves_that_rules_as_python_make(game, cap):
+    drawn = words(60), words(60)
+    found = [
+        begin(rules, models.Selfplay(random_plies=9), None, cap, to) for rules, to in zip((game, plain(game)), drawn)
+    ]
+    for one, other in zip(*found):
+        assert one.tobytes() == other.tobytes()
+    assert (drawn[0] == drawn[1]).all() and found[0][1].max() > 1
 
 
 def player(parallel_games=8, given=True, **settings):
