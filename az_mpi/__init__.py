@@ -23,7 +23,7 @@ KERNELS = (
     "games/*.py",
     "network/*.py",
     "search/*.py",
-    "selfplay/moves.py",
+    "selfplay/*.py",
     "train/replay.py",
 )
 

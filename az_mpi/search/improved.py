@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from az_mpi.core.intrinsics import exp32, floats_on_stack, inlined
@@ -68,14 +70,14 @@ def improve(trees: tree.Trees, b: int, n: int, factor: float, q: np.ndarray) -> 
 
 
 @inlined()
-def scale(trees: tree.Trees, b: int, most: int, rule: tuple) -> float:
+def scale(trees: tree.Trees, b: int, most: int, rule: Any) -> float:
     """Return s in sigma(q) = s (q + 1), with q from -1 to 1: (c_visit + max_b N(b)) c_scale / 2, divided by the tree's
     `width`. Where actions are compared, s q will do. most: max_b N(b). rule: `gumbel.Rule`."""
     return (rule.c_visit + most) * rule.c_scale / (2 * trees.tree[b].width)
 
 
 @inlined()
-def next_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
+def next_edge(trees: tree.Trees, b: int, n: int, rule: Any) -> int:
     """Return the edge of node n, below the root, with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals
     (equation 14). The node's result is not known. rule: `gumbel.Rule`.
 
@@ -83,40 +85,14 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     actions that were not visited have one q, so one exponential. Scores are compared times the two denominators."""
     node = trees.node[b, n]
     first = np.int64(node.first_edge)
-    num_edges = np.int64(node.edge_count)
     weights = floats_on_stack()
-    own = node.value_sum
-    num = 0
-    most = 0
-    num_visited = 0
-    priors = 0.0
-    weighted = 0.0
-    highest = np.float32(-np.inf)
-    for k in range(num_edges):
-        edge = trees.edge[b, first + k]
-        if edge.edge_visits > 0:
-            value = np.float32(edge.edge_value_sum / edge.edge_visits)
-            weights[k] = value
-            if edge.edge_exact:
-                _, value = tree.exact_edge(trees, b, n, first + k)
-                weights[k] = value if value > -WIN else -np.inf
-            prior = max(edge.edge_prior, TINY)
-            own -= edge.edge_value_sum
-            num += edge.edge_visits
-            most = max(most, edge.edge_visits)
-            num_visited += 1
-            priors += prior
-            weighted += prior * value
-            highest = max(highest, weights[k])
+    num, most, mixed, highest = _values(trees, b, n, weights)
     if num == 0:  # pi' is the prior
         return first + tree.likeliest(trees, b, n)
-    mixed = np.float32((own + num * weighted / priors) / (1 + num))
-    if num_visited < num_edges:
-        highest = max(highest, mixed)
     factor = np.float32(scale(trees, b, most, rule))
     of_mixed = exp32(factor * (mixed - highest))
     total = np.float32(0)
-    for k in range(num_edges):
+    for k in range(node.edge_count):
         edge = trees.edge[b, first + k]
         weight = of_mixed
         if edge.edge_visits > 0:
@@ -125,9 +101,43 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
         total += weights[k]
     best = first
     best_score = np.float32(-np.inf)
-    for k in range(num_edges):
+    for k in range(node.edge_count):
         score = weights[k] * np.float32(1 + num) - np.float32(trees.edge[b, first + k].edge_visits) * total
         if score > best_score and weights[k] > 0:
             best = first + k
             best_score = score
     return best
+
+
+@inlined()
+def _values(trees, b, n, q):
+    """Write q of each edge of node n that was visited, float32 [edges]; of a proven loss -inf. Return (sum_b N(b), max_b
+    N(b), v_mix, the largest of all q)."""
+    node = trees.node[b, n]
+    own = node.value_sum
+    num = 0
+    most = 0
+    num_visited = 0
+    priors = 0.0
+    weighted = 0.0
+    highest = np.float32(-np.inf)
+    for k in range(node.edge_count):
+        edge = trees.edge[b, node.first_edge + k]
+        if edge.edge_visits > 0:
+            value = np.float32(edge.edge_value_sum / edge.edge_visits)
+            q[k] = value
+            if edge.edge_exact:
+                _, value = tree.exact_edge(trees, b, n, np.int64(node.first_edge) + k)
+                q[k] = value if value > -WIN else -np.inf
+            prior = max(edge.edge_prior, TINY)
+            own -= edge.edge_value_sum
+            num += edge.edge_visits
+            most = max(most, edge.edge_visits)
+            num_visited += 1
+            priors += prior
+            weighted += prior * value
+            highest = max(highest, q[k])
+    mixed = np.float32((own + num * weighted / priors) / (1 + num) if num > 0 else own)
+    if num_visited < node.edge_count:
+        highest = max(highest, mixed)
+    return num, most, mixed, highest

@@ -115,7 +115,7 @@ def _exploring_edge(trees, b, n, rule):
 
 
 @inner()
-def counts(trees: tree.Trees, b: int, rule: tuple, visits: np.ndarray) -> None:
+def counts(trees: tree.Trees, b: int, rule: Rule, visits: np.ndarray) -> None:
     """Write what `root.counted` does, with forced visits taken off."""
     root.counted(trees, b, visits)
     if rule.forced > 0 and rule.explores[b]:

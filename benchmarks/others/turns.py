@@ -113,6 +113,7 @@ def main():
     parser.add_argument("--run", type=Path, help="as for benchmarks/selfplay.py")
     parser.add_argument("--config_file", type=Path, default=ROOT / "benchmarks" / "connect4.json")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
+    parser.add_argument("--engine", default="auto", help="as for benchmarks/selfplay.py")
     parser.add_argument("--cores", type=int, default=1, help="for each side; az_mpi has a rank on each")
     parser.add_argument("--warm_up", type=float, default=60.0, metavar="S")
     parser.add_argument("--turn_s", type=float, default=10.0, metavar="S")
@@ -143,6 +144,8 @@ def ours(arguments):
         arguments.warm_up / 2,
         "--config_file",
         arguments.config_file,
+        "--engine",
+        arguments.engine,
     ]
     words += ["--run", arguments.run] if arguments.run else []
     for setting in arguments.set:
