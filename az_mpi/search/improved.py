@@ -111,8 +111,8 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: Any) -> int:
 
 @inlined()
 def _values(trees, b, n, q):
-    """Write q of each edge of node n that was visited, float32 [edges]; of a proven loss -inf. Return (sum_b N(b), max_b
-    N(b), v_mix, the largest of all q)."""
+    """Write q of each edge of node n that was visited, float32 [edges]; of a proven loss -inf. Return (sum_b N(b),
+    max_b N(b), v_mix, the largest of all q)."""
     node = trees.node[b, n]
     own = node.value_sum
     num = 0
