@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_mpi.core.players import from_mover, of_players
+from az_mpi.core.players import of_players
 from az_mpi.games import chance
 from az_mpi.search import batches, choices, make_search, streams
-from az_mpi.selfplay import moves, starts
-from az_mpi.selfplay.record import CHANCE_MOVE, Record, game_dtype, position_dtype
+from az_mpi.selfplay import ended, moves, starts
 
 if TYPE_CHECKING:
     from az_mpi.config.schema import Config
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
+    from az_mpi.selfplay.record import Record
 
 
 PARALLEL_GAMES, PARALLEL_GAMES_MAX = 256, 8192  # at least and at most, if the configuration leaves it open
@@ -66,15 +66,14 @@ class Player:
         self._moves = moves.empty(game, num_games, self.max_plies)
         self._manner = moves.manner(config)
         self._threads = threads
-        self._dtypes = game_dtype(game), position_dtype(game)
         self.drawn: list[list[tuple[int, int]]] = [[] for _ in range(num_games)]  # (ply, outcome) of chance's moves
         if config.selfplay.surprise_share:
             self.search.keep_priors()
         self.plays_on = np.ones(num_games, bool)  # games in which nobody resigns
         self.live = np.zeros(num_games, bool)
-        self.finished: list[Record] = []  # not taken yet
+        self.finished: list[ended.Ended] = []  # not taken yet
         self.num_finished = 0
-        self._ended, self._allowed = deque(), math.inf  # (slot, record) of games that ended and wait, see `allow`
+        self._ended, self._allowed = deque(), math.inf  # (slot, game) of those that ended and wait, see `allow`
         self.begun: dict[int, int] = {}  # {the newest iteration: games begun in it}, kept by `quota`
 
     def free(self) -> np.ndarray:
@@ -123,7 +122,7 @@ class Player:
         old[[slot for slot, _ in self._ended]] = True
         old = (old | self.live) & (self.iterations < iteration)
         self.live[old] = False
-        self._ended = deque((slot, record) for slot, record in self._ended if not old[slot])
+        self._ended = deque((slot, game) for slot, game in self._ended if not old[slot])
         return int(old.sum())
 
     def start(self, slots: np.ndarray, ids: np.ndarray, iteration: int) -> None:
@@ -169,9 +168,8 @@ class Player:
 
     def take(self) -> Record:
         """Return the games finished since the last call as one record, in the order of their ids."""
-        games = sorted(self.finished, key=lambda record: record.games["id"][0])
-        self.finished = []
-        return Record.join(self.game, games)
+        games, self.finished = self.finished, []
+        return ended.record(self.game, games, self.config.selfplay.surprise_share)
 
     def _move(self, slots):
         search, last = self.search, self.ply[slots]
@@ -205,14 +203,14 @@ class Player:
         """End these games. resigns: bool [n], whether the player to move at the last position did. last: int32 [n],
         its ply."""
         roots = self.search.trees.state[slots, 0]
-        ended, value = self.game.terminal(roots)
+        over, value = self.game.terminal(roots)
         outcome = of_players(self.game.num_players, value, self.game.to_play(roots))
-        if (rows := resigns & ~ended).any():  # in games of two alone
+        if (rows := resigns & ~over).any():  # in games of two alone
             resigned = np.where(self._moves.move["to_play"][slots, last] == 0, -1, 1)
             outcome[rows] = np.stack([resigned, -resigned], axis=1)[rows]
-        ended = ended | resigns
+        over = over | resigns
         for i, slot in enumerate(slots):
-            self._ended.append((slot, self._record(slot, outcome[i], truncated=not ended[i])))
+            self._ended.append((slot, self._ended_game(slot, outcome[i], truncated=not over[i])))
         self.live[slots] = False
         self._finish()
 
@@ -229,39 +227,19 @@ class Player:
 
     def _finish(self):
         while self._ended and self.num_finished < self._allowed:
-            _, record = self._ended.popleft()
-            self.finished.append(record)
+            _, game = self._ended.popleft()
+            self.finished.append(game)
             self.num_finished += 1
 
-    def _record(self, slot, outcome, truncated):
-        """Return the record of a game that has ended. outcome: float32 [players], the result of each."""
-        plies = np.arange(self.first_ply[slot], self.ply[slot])
-        drawn = np.zeros(len(self.drawn[slot]), CHANCE_MOVE)
-        if len(drawn):
-            drawn["game"] = self.ids[slot]
-            drawn["ply"], drawn["outcome"] = np.transpose(self.drawn[slot])
-            plies = np.setdiff1d(plies, drawn["ply"])
-        length = len(plies)
-        games = np.zeros(1, self._dtypes[0])
-        row = (self.ids[slot], self.rank, self.iterations[slot], length, outcome[0], truncated)
-        games[0] = (*row, self.game.score(self.search.trees.state[slot, :1])[0]) if self.game.score_name else row
-        positions = np.zeros(length, self._dtypes[1])
-        positions["game"], positions["ply"] = self.ids[slot], plies
-        positions["state"] = self._moves.states[slot, plies]
-        played = self._moves.move[slot, plies]
-        # The target is the policy of the search; the temperature only decides which move is played.
-        for name in ("to_play", "action", "root_value", "policy_count"):
-            positions[name] = played[name]
-        mover = played["to_play"]
-        several = len(outcome) > 2
-        positions["value"] = from_mover(np.tile(outcome, (length, 1)), mover) if several else outcome[mover]
-        positions["weight"] = weights_by_surprise(played["surprise"], self.config.selfplay.surprise_share)
+    def _ended_game(self, slot, outcome, truncated):
+        """Return a game that has ended. outcome: float32 [players], the result of each."""
+        drawn, plies = self.drawn[slot], np.arange(self.first_ply[slot], self.ply[slot])
+        if drawn:
+            plies = np.setdiff1d(plies, [ply for ply, _ in drawn])
+        row = (self.ids[slot], self.rank, self.iterations[slot], len(plies), outcome[0], truncated)
+        if self.game.score_name:
+            row = (*row, self.game.score(self.search.trees.state[slot, :1])[0])
         policy = self._moves.policy[slot, : self._moves.num_entries[slot]].copy()
-        return Record(games, positions, policy, drawn)
-
-
-def weights_by_surprise(surprises: np.ndarray, share: float) -> np.ndarray:
-    """Return the weights of a game's positions, float [n], which sum up to n: `share` of that is divided in proportion
-    to surprises, float [n], the rest evenly (KataGo's policy surprise weighting)."""
-    total = float(surprises.sum(dtype=np.float64))
-    return 1 - share + share * len(surprises) * surprises / total if share and total > 0 else np.ones(len(surprises))
+        return ended.Ended(
+            row, outcome, plies, self._moves.states[slot, plies], self._moves.move[slot, plies], policy, drawn
+        )

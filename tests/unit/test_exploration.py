@@ -21,7 +21,8 @@ from helpers import (
 from az_mpi import games
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search import streams
-from az_mpi.selfplay.player import Player, weights_by_surprise
+from az_mpi.selfplay.ended import weights_by_surprise
+from az_mpi.selfplay.player import Player
 from az_mpi.telemetry.counters import resign_tests
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
