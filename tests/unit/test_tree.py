@@ -10,7 +10,8 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search import simulation, tree
-from az_mpi.search.puct import SHARED_FROM, Search
+from az_mpi.search.puct import Search
+from az_mpi.search.root import SHARED_FROM
 from az_mpi.search.tree import NO_CHILD
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
