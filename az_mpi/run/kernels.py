@@ -36,7 +36,7 @@ from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import RolloutEvaluator
 from az_mpi.search import make_play_search, make_search, streams
-from az_mpi.selfplay import moves
+from az_mpi.selfplay import moves, starts
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
 COMMON = "connect4", "tictactoe"  # of the shipped configurations
@@ -87,6 +87,7 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     RolloutEvaluator(game, [0])(states)
     yield
     words = streams.keyed(config.seed, slots.astype(np.uint64))
+    starts.begin(game, config.selfplay, None, game.max_plies, words.copy())
     for search in searches:
         search.reset(slots, states, words)
     yield
