@@ -92,6 +92,7 @@ def test_a_run_on_a_full_disk_pauses_at_any_write_and_continues_once_there_is_sp
     assert "nothing is wrong" in disk.do("python -m az_mpi verify disk/run")
 
 
+@pytest.mark.slow
 def test_a_restart_on_a_full_disk_is_repeated_until_there_is_space(machine, checkout):
     """A job is lost while the disk is full. launch starts it again once there is space."""
     disk = Disk(machine, checkout, "python", "-m", "az_mpi", "launch", "--hosts", "node1:1,node2:1", "--")

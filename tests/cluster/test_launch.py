@@ -44,6 +44,7 @@ def test_two_nodes_without_ssh_stop_together_and_resume(launch, checkout):
     assert before and before < ids(checkout) and not list((checkout / "meet").iterdir())
 
 
+@pytest.mark.slow
 def test_suggest_measures_on_the_hosts_of_the_run(machine, checkout):
     hosts = "node1:1,node2:1"
     words = ["tictactoe", "--hours", "0.005", "--hosts", hosts, "--json"]

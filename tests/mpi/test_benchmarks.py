@@ -48,7 +48,7 @@ TINY = {
     "train": "--game tictactoe --batch_size 32 --steps 2 --runs 1",
     "weights": "--networks 1x8 --steps 1 --runs 1",
 }
-IN_CI = {"exchange", "precisions", "search", "selfplay", "train"}
+IN_CI = {"exchange", "precisions", "search", "train"}
 NAMES = {path.stem for path in BENCHMARKS.glob("*.py")} - {"common", "wide_game"}
 
 
