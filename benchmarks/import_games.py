@@ -30,7 +30,7 @@ from az_mpi.selfplay.record import game_ids
 from az_mpi.storage import segment
 
 GAME = games.make("chess")
-UNIT_BYTES = 2**19  # as `import` has it
+UNIT_BYTES = 2**21  # as `import` has it
 
 
 def main():

@@ -39,7 +39,7 @@ exit codes:
   0    some games came in, or all files are in the run already
   2    none did, or usage
 """
-UNIT_BYTES, UNIT_BYTES_LEAST = 2**19, 2**13  # of files whose games become one segment
+UNIT_BYTES, UNIT_BYTES_LEAST = 2**21, 2**13  # of files whose games become one segment
 STATES_BYTES = 2**27  # that the states of a unit take at most, about
 BYTES_A_MOVE = 4  # in a file, at least
 TELL_EVERY_S = 5.0

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import make_config, play_games
-from marks import slow
 from runners import Race
 
 from az_mpi import games
@@ -74,7 +73,7 @@ def games_of(algorithm):
     return hashlib.sha256(b"".join(part.tobytes() for part in found)).hexdigest()
 
 
-@pytest.mark.parametrize("algorithm", [slow("puct"), "gumbel"])
+@pytest.mark.parametrize("algorithm", [pytest.param("puct", marks=pytest.mark.slow), "gumbel"])
 def test_the_loop_plays_the_same_games_with_bounds_checks(algorithm):
     """Its code with checks is kept beside the other code, whose name says from which sources it was compiled."""
     folder = Path(os.environ["NUMBA_CACHE_DIR"]) / "checked"
