@@ -132,7 +132,7 @@ def _is_wide(trees, b, rule):
 @inlined()
 def _logits(trees, b, rule, logits):
     """Write log P(a) + s q(a) of each edge of the root into logits, float32 [edges]; -inf if it is not `playable`. s:
-    `_scale`."""
+    `improved.scale`."""
     n = np.int64(0)
     node = trees.node[b, n]
     factor = improved.scale(trees, b, improved.completed(trees, b, n, logits), rule)

@@ -90,7 +90,7 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: Any) -> int:
     if num == 0:  # pi' is the prior
         return first + tree.likeliest(trees, b, n)
     factor = np.float32(scale(trees, b, most, rule))
-    of_mixed = exp32(factor * min(mixed - highest, np.float32(0)))  # > 0 only where nobody needs it
+    of_mixed = exp32(factor * min(mixed - highest, np.float32(0)))  # larger only where it is not used
     total = np.float32(0)
     for k in range(node.edge_count):
         edge = trees.edge[b, first + k]

@@ -98,7 +98,7 @@ def played(
     """Play the moves that the searches in `slots`, int64 [n], have decided, for a search in `choices.DECIDED`. Return
     the same moves and these, and in which of the games the player to move resigns, bool [n]: it has moved nevertheless.
 
-    plies: int32 [B], the moves so far, which are counted on. plays_on: bool [B], the games in which nobody resigns."""
+    plies: int32 [B], the moves so far, which are increased. plays_on: bool [B], the games in which nobody resigns."""
     trees = search.trees
     moves = _with_room(moves, slots, trees.node["edge_count"][slots, 0])
     threads = threads if len(slots) >= root.SHARED_FROM else 1
