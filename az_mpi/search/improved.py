@@ -21,12 +21,26 @@ def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
         v_mix = (V + sum_b N(b) / sum_visited P(b) * sum_visited P(b) q(b)) / (1 + sum_b N(b)),
 
     where V is the evaluator's value of the node (equation 33 of the paper). Return max_b N(b)."""
+    _, most, mixed, _ = _visited(trees, b, n, q)
+    node = trees.node[b, n]
+    for k in range(node.edge_count):
+        if trees.edge[b, node.first_edge + k].edge_visits == 0:
+            q[k] = mixed
+    return most
+
+
+@inlined()
+def _visited(trees, b, n, q):
+    """Write q(a) of each edge of node n that was visited into q. Return (sum_b N(b), max_b N(b), v_mix, the largest
+    q(a) that is no proven loss)."""
     node = trees.node[b, n]
     own = node.value_sum
     num = 0
     most = 0
+    num_visited = 0
     priors = 0.0
     weighted = 0.0
+    highest = np.float32(-np.inf)
     for k in range(node.edge_count):
         edge = trees.edge[b, node.first_edge + k]
         if edge.edge_visits > 0:
@@ -34,17 +48,19 @@ def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
             if not known:
                 value = edge.edge_value_sum / edge.edge_visits
             q[k] = value
+            if not known or value > -WIN:
+                highest = max(highest, q[k])
             prior = max(edge.edge_prior, TINY)
             own -= edge.edge_value_sum
             num += edge.edge_visits
             most = max(most, edge.edge_visits)
+            num_visited += 1
             priors += prior
             weighted += prior * value
-    mixed = (own + num * weighted / priors) / (1 + num) if num > 0 else own
-    for k in range(node.edge_count):
-        if trees.edge[b, node.first_edge + k].edge_visits == 0:
-            q[k] = mixed
-    return most
+    mixed = np.float32((own + num * weighted / priors) / (1 + num) if num > 0 else own)
+    if num_visited < node.edge_count:
+        highest = max(highest, mixed)
+    return num, most, mixed, highest
 
 
 @inlined()
@@ -81,12 +97,13 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: Any) -> int:
     """Return the edge of node n, below the root, with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals
     (equation 14). The node's result is not known. rule: `gumbel.Rule`.
 
-    It is what `completed` and `improve` would give, in fewer steps: this is most of what Gumbel search computes. All
-    actions that were not visited have one q, so one exponential. Scores are compared times the two denominators."""
+    It is what `improve` of the `completed` values would give, in fewer steps: this is most of what Gumbel search
+    computes. All actions that were not visited have one q, so one exponential. Scores are compared times the two
+    denominators."""
     node = trees.node[b, n]
     first = np.int64(node.first_edge)
     weights = floats_on_stack()
-    num, most, mixed, highest = _values(trees, b, n, weights)
+    num, most, mixed, highest = _visited(trees, b, n, weights)
     if num == 0:  # pi' is the prior
         return first + tree.likeliest(trees, b, n)
     factor = np.float32(scale(trees, b, most, rule))
@@ -96,7 +113,8 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: Any) -> int:
         edge = trees.edge[b, first + k]
         weight = of_mixed
         if edge.edge_visits > 0:
-            weight = exp32(factor * (weights[k] - highest)) if weights[k] > -np.inf else np.float32(0)
+            is_lost = edge.edge_exact and weights[k] <= -WIN
+            weight = np.float32(0) if is_lost else exp32(factor * (weights[k] - highest))
         weights[k] = max(edge.edge_prior, TINY) * weight
         total += weights[k]
     best = first
@@ -107,37 +125,3 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: Any) -> int:
             best = first + k
             best_score = score
     return best
-
-
-@inlined()
-def _values(trees, b, n, q):
-    """Write q of each edge of node n that was visited, float32 [edges]; of a proven loss -inf. Return (sum_b N(b),
-    max_b N(b), v_mix, the largest of all q)."""
-    node = trees.node[b, n]
-    own = node.value_sum
-    num = 0
-    most = 0
-    num_visited = 0
-    priors = 0.0
-    weighted = 0.0
-    highest = np.float32(-np.inf)
-    for k in range(node.edge_count):
-        edge = trees.edge[b, node.first_edge + k]
-        if edge.edge_visits > 0:
-            value = np.float32(edge.edge_value_sum / edge.edge_visits)
-            q[k] = value
-            if edge.edge_exact:
-                _, value = tree.exact_edge(trees, b, n, np.int64(node.first_edge) + k)
-                q[k] = value if value > -WIN else -np.inf
-            prior = max(edge.edge_prior, TINY)
-            own -= edge.edge_value_sum
-            num += edge.edge_visits
-            most = max(most, edge.edge_visits)
-            num_visited += 1
-            priors += prior
-            weighted += prior * value
-            highest = max(highest, q[k])
-    mixed = np.float32((own + num * weighted / priors) / (1 + num) if num > 0 else own)
-    if num_visited < node.edge_count:
-        highest = max(highest, mixed)
-    return num, most, mixed, highest

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numba import njit
 
-from az_mpi.core.aligned import LINE
 from az_mpi.core.intrinsics import FAILED, call2
 from az_mpi.games import chance, random_games
 from az_mpi.search import streams
@@ -60,7 +59,8 @@ def _play_on(game, states, plies, most, max_plies, words):
     and no further one after it."""
     if game.has_entries and not game.num_outcomes:
         rows = states.view(np.uint8).reshape(len(states), -1)
-        if _play_on_compiled(game.entries, rows, plies, most, max_plies, words, game.num_actions) != FAILED:
+        sizes = game.num_actions, game.num_players
+        if _play_on_compiled(game.entries, rows, plies, most, max_plies, words, *sizes) != FAILED:
             return  # otherwise the methods for batches say what is wrong
     wanted = (streams.uniforms(words, np.arange(len(words))) * (most + 1)).astype(np.int64)
     going = np.flatnonzero(wanted > 0)
@@ -82,9 +82,9 @@ def _play_on(game, states, plies, most, max_plies, words):
 
 
 @njit(cache=True, nogil=True)
-def _play_on_compiled(entries, states, plies, most, max_plies, words, num_actions):
+def _play_on_compiled(entries, states, plies, most, max_plies, words, num_actions, num_players):
     """Do what `_play_on` does in place, in states as bytes; return 0, or FAILED."""
-    legal, value = np.empty(num_actions, np.bool_), np.empty(LINE, np.float32)
+    legal, value = np.empty(num_actions, np.bool_), np.empty(num_players, np.float32)
     after = np.empty(states.shape[1], np.uint8)
     at = np.int64(after.ctypes.data)
     for i in range(len(states)):
