@@ -86,6 +86,7 @@ lint: setup ## check the style (ruff) and the types (mypy)
 	ruff check .
 	ruff format --check .
 	mypy
+	mypy --check-untyped-defs --follow-imports silent benchmarks
 
 clean: ## remove .venv and caches; runs, and wheels already built, stay
 	rm -rf .venv .venv-mpich .pytest_cache .ruff_cache .mypy_cache build *.egg-info

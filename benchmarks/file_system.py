@@ -48,8 +48,8 @@ def main():
     if not shutil.which("strace"):
         sys.exit("strace is not installed: apt install strace")
     rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
         for ranks in map(int, arguments.ranks.split(",")):
             one, more = (train(arguments, folder, ranks, n) for n in (1, 1 + MORE))
             rows += [("a start and one iteration", ranks, place, one[place]) for place in one]

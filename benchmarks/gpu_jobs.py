@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -29,7 +30,7 @@ from one_gpu import LIMIT_S, part
 
 ROOT = Path(__file__).resolve().parents[1]
 MPIRUN = Path(sys.executable).parent / "mpirun"
-GOALS = {"scaling": 0.9, "killed": "continuing after the loss of 1 of 2 ranks"}  # efficiency at the largest size; words
+GOALS: dict[str, Any] = {"scaling": 0.9, "killed": "continuing after the loss of 1 of 2 ranks"}  # efficiency at the largest size; words
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 # Self-play whose engine does not fuse: what follows are the options of selfplay.py.
 PLAIN = f"""
@@ -147,7 +148,11 @@ class Jobs:
             output.seek(0)
             said = output.read()
         rows = self.iterations()[1:]
-        found = {"command": " ".join(command), "seconds": time.monotonic() - begun, "status": process.returncode}
+        found: dict[str, Any] = {
+            "command": " ".join(command),
+            "seconds": time.monotonic() - begun,
+            "status": process.returncode,
+        }
         if process.returncode or not rows:
             return found | {"failed": f"exit status {process.returncode}", "says": said[-1000:]}
         found["summed_by"] = said.partition("az_mpi on ")[2].partition(";")[0]

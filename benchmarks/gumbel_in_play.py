@@ -61,9 +61,9 @@ def main():
     player = load_player(given.network)
     evaluate = CachedEvaluator(player.game, player.engine, CACHE_BYTES)
     settings = player.settings.model_copy(update={"simulations": given.simulations})
-    sides = [side(text, evaluate, settings, given.scale) for text in (given.a, given.b)]
+    ours, theirs = (side(text, evaluate, settings, given.scale) for text in (given.a, given.b))
     starts = openings(player.game, given.games // 2, given.opening_plies, (given.seed, given.simulations))
-    played = play_games(player.game, *sides, starts, np.arange(given.games))
+    played = play_games(player.game, ours, theirs, starts, np.arange(given.games))
     result = summary(tally(player.game, played))
     if given.json:
         plies = spread([len(one.moves) for one in played])

@@ -83,8 +83,8 @@ class Engine:
     """A program that speaks UCI."""
 
     def __init__(self, name, nodes):
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "bufsize": 1}
-        self.process, self.nodes = subprocess.Popen([name], **pipes), nodes
+        self.process = subprocess.Popen([name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+        self.nodes = nodes
 
     def move(self, words):
         """Return (the move that it plays after these, its value for the player to move)."""

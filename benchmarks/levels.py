@@ -21,7 +21,7 @@ from az_mpi.evaluate.openings import openings
 from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import load_player
-from az_mpi.search.reading import root_moves
+from az_mpi.search.reading import RootMove, root_moves
 
 OPENING_PLIES = 2
 CACHE_BYTES = 2**25
@@ -33,10 +33,10 @@ class Searched:
     def __init__(self, moves):
         self._moves = moves
 
-    def moves(self):
+    def moves(self) -> list[RootMove]:
         return self._moves
 
-    def best(self):
+    def best(self) -> int:
         return self._moves[0].action
 
 

@@ -20,6 +20,7 @@ from common import make_parser, spread, take_one_core, tell
 
 from az_mpi import games
 from az_mpi.games.perft import perft, random_plies
+from az_mpi.games.position_game import PositionGame
 
 FEN = "r3k2r/p1ppqpb1/bn2pnp1/3PN3/1p2P3/2N2Q1p/PPPBBPPP/R3K2R w KQkq - 0 1"
 PLIES = 20_000  # of a play-out's measurement in Python
@@ -32,6 +33,7 @@ def main():
     arguments = parser.parse_args()
     take_one_core()
     game = games.make("chess")
+    assert isinstance(game, PositionGame)
     state, board, live = game.text_to_state(FEN), chess.Board(FEN), pyspiel.load_game("chess").new_initial_state(FEN)
     less = max(arguments.depth - 2, 1)
     perft(game, state, 1), random_plies(game, 1)

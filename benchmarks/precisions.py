@@ -61,7 +61,7 @@ def play(world, path, arguments, factor):
         loaded = az_mpi.load_player(path, engine="openvino", precision=precision)
         settings = loaded.settings.model_copy(update={"simulations": round(simulations)})
         players.append(SearchPlayer(loaded.evaluator, settings))
-    match = play_match(world, loaded.game, *players, arguments.games, arguments.opening_plies, seed=(1,))
+    match = play_match(world, loaded.game, players[0], players[1], arguments.games, arguments.opening_plies, seed=(1,))
     return rating.summary(match)
 
 

@@ -53,7 +53,8 @@ def main():
     config, game, network = network_of(arguments)
     device = placement.choose_device(world)
     if arguments.engine == "none":
-        engine, choice = AtOnce(game), "no engine"
+        engine: Engine = AtOnce(game)
+        choice = "no engine"
     else:
         engine, choice = engines.make(arguments.engine, network, game, device, threads, config.network.precision)
     evaluate = network_evaluator(game, engine, config.network)

@@ -23,7 +23,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -289,7 +289,9 @@ def row_seconds():
     row = {"rank": 1, "host": "node0001", "device": "cpu", "roles": "play, train", "state": "Active"}
     row |= {"num_games": 1234, "games_per_s": 1.25, "last_seen_s": 0.4}
     names = ("run", "game", "start", "job", "written", "phase", "elapsed_s", "iteration", "iterations", "num_games")
-    values = dict.fromkeys([*names, "num_positions", "step", "time_left_s", "progress", "model_sync_s"], 1)
+    values: dict[str, Any] = dict.fromkeys(
+        [*names, "num_positions", "step", "time_left_s", "progress", "model_sync_s"], 1
+    )
     values |= {"network_mb_per_min": 1.0, "staleness": 0.1, "failures": [], "games_per_s": 1.0, "workers_active": 1000}
     values |= {"num_workers": 1000, "ranks": [row] * 1000, "iterations": 10, "job": "stopped"}
     return least(lambda: (json.dumps(values), status_text.render(values)), 3) / 1000

@@ -37,8 +37,8 @@ def main():
     parser.add_argument("--cold_runs", type=int, default=5)
     parser.add_argument("--runs", type=int, default=5, help="with warm caches")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        folder = Path(folder)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made)
         caches = [folder / f"cache-{k}" for k in range(arguments.cold_runs)]
         rows = {"cold_start_s": spread([start(arguments, folder, cache) for cache in caches])}
         rows["warm_start_s"] = spread([start(arguments, folder, caches[0]) for _ in range(arguments.runs)])

@@ -18,6 +18,7 @@ positions to each file that is not there, after 2 to 12 random moves, with more 
 import sys
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -52,7 +53,7 @@ def main():
     world.barrier()
     side = read_side(arguments.network, Limit(arguments.simulations, 0.0), (arguments.seed,), world.rank, {})
     game = side.game or games.make("connect4")
-    player = side.make(game)
+    player: Any = side.make(game)  # one that evaluates positions, too: a network, or pgx's
     for path in arguments.sets:
         states = positions(game, path)[: arguments.positions]
         solved = solve_connect4(game, states[world.rank :: world.size].copy())

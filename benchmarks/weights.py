@@ -36,7 +36,8 @@ def main():
     arguments = parser.parse_args()
     take_one_core()
     for name in arguments.networks:
-        before, after = learn(*map(int, name.split("x")), arguments.steps)
+        blocks, channels = map(int, name.split("x"))
+        before, after = learn(blocks, channels, arguments.steps)
         figures = [measure(before, after) for _ in range(arguments.runs)]
         tell(
             f"weights of {name}, {after.nbytes:,} bytes",
@@ -106,7 +107,7 @@ def pack(words, num, strategy=zlib.Z_DEFAULT_STRATEGY):
     """Return words, uint32 [n], byte plane by byte plane, of which the `num` highest are compressed."""
     planes = np.ascontiguousarray(words.view(np.uint8).reshape(-1, NUM_PLANES).T)
     stream = zlib.compressobj(1, zlib.DEFLATED, zlib.MAX_WBITS, 9, strategy)
-    return [planes[: NUM_PLANES - num], stream.compress(planes[NUM_PLANES - num :]) + stream.flush()]
+    return [planes[: NUM_PLANES - num], stream.compress(planes[NUM_PLANES - num :].tobytes()) + stream.flush()]
 
 
 def unpack(packed, num):

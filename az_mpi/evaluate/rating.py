@@ -66,9 +66,12 @@ def elo(score: float) -> float | None:
     return 400 * math.log10(score / (1 - score)) if 0 < score < 1 else None
 
 
-def summary(result: MatchResult | Shares) -> dict[str, Any]:
+def summary(result: MatchResult | Shares | Scores) -> dict[str, Any]:
     """Return the result of a match with its score as a dict of plain numbers. Of two players it has the Elo too; an
-    infinite Elo is None. Where the games come in sets with the same dice, "sets" has the score of each."""
+    infinite Elo is None. Where the games come in sets with the same dice, "sets" has the score of each. Of one player:
+    see `score_summary`."""
+    if isinstance(result, Scores):
+        return score_summary(result)
     return _of_two(result) if isinstance(result, MatchResult) else _of_several(result)
 
 

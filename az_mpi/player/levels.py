@@ -3,12 +3,12 @@
 import math
 import random
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
-    from az_mpi.player.session import Session
+    from az_mpi.search.reading import RootMove
 
 LEAST, FULL = 1.0, 10.0
 # A level has so much of the full search's logarithm: simulations ** SHARES. Its move is drawn in proportion to
@@ -21,6 +21,16 @@ TEMPERATURES = (4.0, 3.0, 2.35, 1.8, 1.5, 1.25, 1.0, 0.7, 0.35, 0.0)
 ELO_LEAST, ELO_FULL = 600, 2400
 
 
+class Searched(Protocol):
+    """A position that was searched: a session, after `Session.think`."""
+
+    def moves(self) -> "list[RootMove]":
+        """Return the legal moves with what the search found."""
+
+    def best(self) -> int:
+        """Return the action that the search would play."""
+
+
 def limit_at(level: float, limit: Limit, simulations: int) -> Limit:
     """Return the limit for a move at a level, from LEAST to FULL. simulations: for a move at full strength where the
     limit has none."""
@@ -30,8 +40,8 @@ def limit_at(level: float, limit: Limit, simulations: int) -> Limit:
     return limit._replace(simulations=max(round(most ** _between(level, AT, SHARES)), 1))
 
 
-def choose(session: "Session", level: float, rng: random.Random) -> int:
-    """Return the action to play at a level, after `Session.think`; at FULL the one that the search would play."""
+def choose(session: Searched, level: float, rng: random.Random) -> int:
+    """Return the action to play at a level; at FULL the one that the search would play."""
     if level >= FULL:
         return session.best()
     temperature = _between(level, AT, TEMPERATURES)

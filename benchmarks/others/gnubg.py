@@ -97,7 +97,8 @@ class Turns(Seat):
         new = [slot for slot in slots.tolist() if not self._plans.get(slot)]
         positions = [self._position(self.states[slot]) for slot in new]
         for slot, position, move in zip(new, positions, self.player.best(positions)):  # type: ignore[attr-defined]
-            self._plans[slot] = _actions(self.game, self.states[slot], _after(*position[:2], move))
+            own, other = position[:2]
+            self._plans[slot] = _actions(self.game, self.states[slot], _after(own, other, move))
         return np.array([self._plans[slot].pop(0) for slot in slots.tolist()], np.int64)
 
     def _position(self, state):
@@ -112,10 +113,10 @@ def _mover(game, state):
 def _board(game, state, player):
     """Return (own, other): the checkers of a player and of the other one on each own point and on the bar."""
     if _is_native(game):
-        sides = state[: backgammon.OTHER].tolist(), state[backgammon.OTHER : backgammon.DIE].tolist()
-        return sides if state[backgammon.PLAYER] == player else sides[::-1]
+        first, second = state[: backgammon.OTHER].tolist(), state[backgammon.OTHER : backgammon.DIE].tolist()
+        return (first, second) if state[backgammon.PLAYER] == player else (second, first)
     live = game.live(state)
-    sides = []
+    sides: list[list[int]] = []
     for side in (player, 1 - player):
         points = [live.board(side, point) for point in range(POINTS)]
         sides.append([*(points[::-1] if side == 0 else points), live.board(side, BAR)])

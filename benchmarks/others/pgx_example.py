@@ -30,6 +30,7 @@ import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 CELLS, COLUMNS = 42, 7
 GAME = "env_id=connect_four"
@@ -67,8 +68,9 @@ def prepare(example, devices):
     if not hasattr(jax, "device_put_replicated"):
         jax.device_put_replicated = lambda tree, devices: jax.tree.map(lambda x: jnp.stack([x] * len(devices)), tree)
     pgx.make_baseline_model = lambda name: lambda planes: (jnp.zeros((len(planes), COLUMNS)), jnp.zeros(len(planes)))
-    sys.modules["wandb"] = ModuleType("wandb")
-    sys.modules["wandb"].init = lambda **settings: None
+    wandb: Any = ModuleType("wandb")
+    wandb.init = lambda **settings: None
+    sys.modules["wandb"] = wandb
 
 
 class TimeIsUpError(Exception):
@@ -94,7 +96,8 @@ def train(arguments, devices):
     import pgx
 
     arguments.folder.mkdir(parents=True, exist_ok=True)
-    clock = sys.modules["wandb"].log = Clock(arguments.seconds)
+    clock = Clock(arguments.seconds)
+    vars(sys.modules["wandb"])["log"] = clock
     # It saves its network where it evaluates it, and evaluations do not count in its hours.
     words = [GAME, "eval_interval=1", "max_num_iters=1000000", *arguments.words]
     sys.argv = ["train.py", *words]
@@ -170,9 +173,9 @@ class Network:
         """Return the answer to a request, an array, whose rows follow on `stream`."""
         import numpy as np
 
-        num, shape, dtype = request["num"], (CELLS,), np.int8
-        if request["ask"] == "evaluate":
-            shape, dtype = (2, 6, COLUMNS), np.uint8
+        num, evaluates = request["num"], request["ask"] == "evaluate"
+        shape = (2, 6, COLUMNS) if evaluates else (CELLS,)
+        dtype = np.uint8 if evaluates else np.int8
         rows = np.frombuffer(stream.read(num * int(np.prod(shape))), dtype).reshape(num, *shape)
         # Each new number of rows would be compiled, so the rows are filled up to 16, 64, 256, ...
         filled = next(filled for filled in (16 * 4**k for k in range(16)) if filled >= num)

@@ -33,9 +33,8 @@ class Server:
     """A process of `pgx_example.py serve`. settings: what it says of its network."""
 
     def __init__(self, python: str, example: str, folder: str):
-        self.process = subprocess.Popen(
-            [python, PROGRAM, "serve", example, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self.command = [python, str(PROGRAM), "serve", example, folder]
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         atexit.register(self.process.kill)
         self.settings = json.loads(self.process.stdout.readline() or self._ended())
 
@@ -48,7 +47,7 @@ class Server:
         return np.frombuffer(answer or self._ended(), dtype).reshape(shape)
 
     def _ended(self):
-        sys.exit(f"{' '.join(map(str, self.process.args))}\n  ended with status {self.process.wait()}")
+        sys.exit(f"{' '.join(self.command)}\n  ended with status {self.process.wait()}")
 
 
 class PgxNetwork(Evaluator):
@@ -84,7 +83,7 @@ class PgxPlayer(Opponent):
             self.searches = SearchPlayer(self.evaluate, found)
 
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
-        return (self.searches or super()).seat(game, states, indices, moves)
+        return (self.searches.seat if self.searches else super().seat)(game, states, indices, moves)
 
     def actions(self, game: Game, states: np.ndarray) -> np.ndarray:
         if self.searches:
