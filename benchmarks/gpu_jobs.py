@@ -30,7 +30,10 @@ from one_gpu import LIMIT_S, part
 
 ROOT = Path(__file__).resolve().parents[1]
 MPIRUN = Path(sys.executable).parent / "mpirun"
-GOALS: dict[str, Any] = {"scaling": 0.9, "killed": "continuing after the loss of 1 of 2 ranks"}  # efficiency at the largest size; words
+GOALS: dict[str, Any] = {
+    "scaling": 0.9,
+    "killed": "continuing after the loss of 1 of 2 ranks",
+}  # efficiency at the largest size; words
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 # Self-play whose engine does not fuse: what follows are the options of selfplay.py.
 PLAIN = f"""

@@ -214,7 +214,8 @@ def load_player(
     device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
     made, _ = engines.make(engine, network, game, device, threads, precision)
     if precision == "int8":
-        made.calibrate(game.planes(int8.random_states(game)))
+        states = int8.random_states(game)
+        made.calibrate(game.planes(states), game.legal(states))
         made.load(network)
     player = LoadedPlayer(game, made, config.match_search())
     player.evaluator.threshold = trained.threshold

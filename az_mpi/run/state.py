@@ -66,7 +66,7 @@ class Playing:
     weights_used: deque = field(default_factory=lambda: deque(maxlen=NUM_WEIGHTS))  # (iteration, SHA-256), oldest first
     unacknowledged: list[tuple[int, Record]] = field(default_factory=list)  # (iteration, games), maybe not on disk
     best_engine: Engine | None = None  # of the best network, once there was a match against it
-    calibration: np.ndarray | None = None  # the newest planes for `Engine.calibrate`, if an engine uses it
+    calibration: tuple[np.ndarray, np.ndarray] | None = None  # what `Engine.calibrate` got, if an engine uses it
     threshold: Threshold = Threshold()  # of the iteration under way, see `run.ranking`
 
     def load_weights(self, network: torch.nn.Module, iteration: int, digest: str) -> None:
@@ -74,13 +74,13 @@ class Playing:
         self.load(self.engine, network)
         self.weights_used.append((iteration, digest))
         # What int8 engines answer depends on the calibration too, and the remark tells whether they fell back to bf16.
-        calibration = b"" if self.calibration is None else self.calibration.tobytes()
+        calibration = b"" if self.calibration is None else self.calibration[0].tobytes()
         self.evaluate.clear(f"{digest} {hashlib.sha256(calibration).hexdigest()} {self.engine.remark}")
 
     def load(self, engine: Engine, network: torch.nn.Module) -> None:
         """Give an engine of this rank new weights."""
         if self.calibration is not None:
-            engine.calibrate(self.calibration)
+            engine.calibrate(*self.calibration)
         engine.load(network)
 
     def played_with(self, iteration: int) -> list[str]:

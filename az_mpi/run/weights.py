@@ -70,14 +70,16 @@ def _hashes(training, world):
 
 
 def _calibration(run):
-    """Return planes of positions that root draws from its part of the window, [NUM_CALIBRATION, C, H, W], the same on
-    every rank and in a run that is resumed here; if the window is empty, of random games. Collective."""
+    """Return (planes [NUM_CALIBRATION, C, H, W], legal actions) of positions that root draws from its part of the
+    window, the same on every rank and in a run that is resumed here; if the window is empty, of random games.
+    Collective."""
     replay, seed, game, states = run.training.replay, run.setup.config.seed, run.setup.game, None
     if run.world.is_root and replay and replay.num_positions:
         states = replay.states(np.random.default_rng([seed, run.games_iteration]), NUM_CALIBRATION)
     elif run.world.is_root:
         states = int8.random_states(game)
-    return game.planes(run.world.broadcast(states))
+    states = run.world.broadcast(states)
+    return game.planes(states), game.legal(states)
 
 
 def _send(world, network):

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from az_mpi.mpi.world import World
     from az_mpi.network.heads.head import Head
 
+ILLEGAL = np.float32(-1)  # in place of the probability of an action that is not legal
 HELD_POLICY = np.dtype([("action", "<i2"), ("probability", "<f4")])  # POLICY, for fewer actions: `search` refuses more
 
 
@@ -187,8 +188,8 @@ class Replay:
     def sample(self, rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
         """Draw n positions with replacement and turn each by a random symmetry; an empty shard gives none.
 
-        Returns {"planes": the game's planes_dtype [n, C, H, W], "policy": float32 [n, A], "weight": float32 [n]} and
-        the target of each other head under the head's name.
+        Returns {"planes": the game's planes_dtype [n, C, H, W], "policy": float32 [n, A], ILLEGAL for
+        each action that is not legal, "weight": float32 [n]} and the target of each other head under the head's name.
         """
         n, rows, policy = n if self.num_positions else 0, self._rows, self._policy.array
         places = self._draw(rng, n)
@@ -196,6 +197,7 @@ class Replay:
         # Fields, not rows: the dtype of a row depends on the game's states, and `_gather` would be compiled for each.
         fields = [rows.array[name] for name in ("state", "policy_first", "policy_count")]
         states, policies = _gather(*fields, policy["action"], policy["probability"], places, self.game.num_actions)
+        policies[~self.game.legal(states) & (policies == 0)] = ILLEGAL
         planes, policies = turn(self.game, self.game.planes(states), policies, symmetry)
         batch = {"planes": planes, "policy": policies, "weight": rows.array["weight"][places]}
         for name in (name for name, head in self._heads.items() if head.target_dtype is not None):

@@ -75,7 +75,7 @@ def test_int8_is_nearly_the_fp32_network(kind):
     network, states = trained(3, settings(kind)), positions(512, seed=9)
     engine = Int8Engine(network, CONNECT4, 1, "fp32", CONNECT4.planes(int8.random_states(CONNECT4)))
     assert engine.remark == ""
-    figures = int8.errors(engine.evaluate(CONNECT4.planes(states)), exact(network, states))
+    figures = int8.errors(engine.evaluate(CONNECT4.planes(states)), exact(network, states), CONNECT4.legal(states))
     assert 1e-7 < figures["int8_kl"] < 1e-3 and figures["int8_value_error"] < 0.02
 
 

@@ -189,7 +189,7 @@ def test_evaluations_are_forgotten_with_the_weights_and_with_the_calibration():
     playing = Playing(None, engine, CachedEvaluator(TICTACTOE, engine, 10_000))
     asked = []
     for digest, planes in [("a", 0), ("a", 0), ("b", 0), ("b", 1)]:
-        playing.calibration = np.full((1, *TICTACTOE.planes_shape), planes, np.uint8)
+        playing.calibration = np.full((1, *TICTACTOE.planes_shape), planes, np.uint8), np.ones((1, 9), np.bool_)
         playing.load_weights(None, 1, digest)
         playing.evaluate(TICTACTOE.initial(1))
         asked.append(len(engine.asked))

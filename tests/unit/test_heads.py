@@ -342,7 +342,7 @@ def test_a_search_gets_the_difference_of_win_and_loss(name):
 def test_win_draw_and_loss_in_int8():
     network, planes = wdl_network(), TICTACTOE.planes(int8.random_states(TICTACTOE))
     engine = Int8Engine(network, TICTACTOE, 1, "fp32", planes)
-    engine.calibrate(planes)
+    engine.calibrate(planes, np.ones((len(planes), 9), np.bool_))
     engine.load(network)
     assert 0 < engine.figures["int8_value_error"] < 0.03
 

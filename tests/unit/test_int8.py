@@ -103,16 +103,20 @@ def test_errors_are_small_on_positions_that_were_not_measured(blocks, channels):
     network = trained(3, models.Network(blocks=blocks, channels=channels))
     engine, states = Int8Engine(network, CONNECT4, 1, "fp32", PLANES), positions(512, seed=9)
     assert engine.describe.endswith("int8") and engine.remark == ""
-    figures = int8.errors(engine.evaluate(CONNECT4.planes(states)), exact(network, states))
+    figures = int8.errors(engine.evaluate(CONNECT4.planes(states)), exact(network, states), CONNECT4.legal(states))
     assert 1e-7 < figures["int8_kl"] < 2e-4 and 1e-4 < figures["int8_value_error"] < 0.01
     assert engine.figures["int8_kl"] < 2e-4 and 1e-4 < engine.figures["int8_value_error"] < 0.01
 
 
 def test_errors_are_means_of_the_divergence_and_of_the_difference():
-    """KL of (1/2, 1/2) from (1/4, 3/4): ln(4/3) / 2 = 0.1438; of equal ones 0."""
-    true = {"policy": np.zeros((2, 2), np.float32), "value": np.array([0.5, -0.5], np.float32)}
-    other = {"policy": np.array([[0, np.log(3)], [7, 7]], np.float32), "value": np.array([0.4, -0.5], np.float32)}
-    assert int8.errors(other, true) == pytest.approx({"int8_kl": 0.1438 / 2, "int8_value_error": 0.05}, abs=1e-4)
+    """KL of (1/2, 1/2) from (1/4, 3/4): ln(4/3) / 2 = 0.1438; of equal ones 0. The third action is not legal."""
+    true = {"policy": np.zeros((2, 3), np.float32), "value": np.array([0.5, -0.5], np.float32)}
+    other = {
+        "policy": np.array([[0, np.log(3), 99], [7, 7, 0]], np.float32),
+        "value": np.array([0.4, -0.5], np.float32),
+    }
+    legal = np.array([[True, True, False]] * 2)
+    assert int8.errors(other, true, legal) == pytest.approx({"int8_kl": 0.1438 / 2, "int8_value_error": 0.05}, abs=1e-4)
 
 
 def uneven(network, factor):
@@ -160,7 +164,7 @@ def test_calibration_uses_the_positions_given_last():
     empty[: int8.NUM_RANGES] = CONNECT4.planes(CONNECT4.initial(1))
     engine = Int8Engine(network, CONNECT4, 1, "fp32", PLANES)
     before = engine.figures
-    engine.calibrate(empty)
+    engine.calibrate(empty, np.ones((len(empty), 7), np.bool_))
     engine.load(network)
     assert engine.figures["int8_value_error"] > 2 * before["int8_value_error"]
 

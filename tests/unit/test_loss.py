@@ -46,6 +46,16 @@ def test_two_positions_by_hand(weight):
     assert found["value"].item() == pytest.approx(np.dot(weight, SQUARED_ERROR), rel=1e-6)
 
 
+def test_actions_that_are_not_legal_are_left_out():
+    """Without the third action the probabilities are 1/3 and 2/3; its logit gets no gradient."""
+    network = Fixed(LOGITS[:1], [0.0])
+    network.answer["policy"].requires_grad_()
+    found = losses(network, batch([[0.5, 0.5, -1.0]], [0.0], [1]))["policy"]
+    assert found.item() == pytest.approx(0.5 * math.log(3) + 0.5 * math.log(1.5), rel=1e-6)
+    found.backward()
+    assert network.answer["policy"].grad.tolist()[0] == pytest.approx([1 / 3 - 1 / 2, 2 / 3 - 1 / 2, 0], abs=1e-6)
+
+
 def test_value_loss_is_about_the_sign():
     """A sure win called a sure loss costs 4."""
     found = losses(Fixed([[0.0, 0.0]], [-1.0]), batch([[1, 0]], [1.0], [1]))

@@ -13,7 +13,7 @@ from az_mpi.network.heads.value import Value
 from az_mpi.search.puct import Search
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import GAME, POLICY, Record, position_dtype
-from az_mpi.train.replay import Replay, Samples, sample_dtype, to_samples, turn, window_size
+from az_mpi.train.replay import ILLEGAL, Replay, Samples, sample_dtype, to_samples, turn, window_size
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 VALUE = {"value": Value(TICTACTOE, channels=8)}  # the only head whose target a row has
@@ -85,7 +85,32 @@ def test_samples_are_the_positions_of_the_record_in_order(record):
     assert len(to_samples(Record.empty(CONNECT4), CONNECT4, VALUE, models.Train(), 5).rows) == 0
     replay = Replay(CONNECT4, VALUE)
     replay.add(samples)
-    assert replay.num_positions == n and (replay.sample(InOrder(n), n)["policy"] == record.dense_policy(7)).all()
+    assert replay.num_positions == n and (policies(replay, n) == record.dense_policy(7)).all()
+
+
+def policies(replay, n):
+    """Return the policies of the first n positions, 0 where an action is not legal."""
+    return np.maximum(replay.sample(InOrder(n), n)["policy"], 0)
+
+
+def test_actions_that_are_not_legal_are_marked_on_every_turned_board():
+    """A board with three stones, whose policy has one of the free cells: 5 free cells are 0, 3 others -1."""
+    states = board(
+        TICTACTOE,
+        """
+        X O .
+        . . .
+        . . X
+        """,
+    )
+    rows = np.zeros(1, sample_dtype(TICTACTOE, VALUE))
+    rows["state"] = states
+    replay = Replay(TICTACTOE, VALUE)
+    replay.add(Samples.of(rows, np.eye(9, dtype=np.float32)[[4]]))
+    batch = replay.sample(np.random.default_rng(1), 100)
+    taken = batch["planes"].reshape(100, -1, 9).any(axis=1)
+    assert ((batch["policy"] == ILLEGAL) == taken).all() and (taken.sum(axis=1) == 3).all()
+    assert (batch["policy"][:, 4] == 1).all() and len(np.unique(taken, axis=0)) > 3
 
 
 def test_value_target_by_hand():
@@ -204,7 +229,8 @@ def test_samples_are_those_of_plain_indexing(game):
     drawn = rows[places]
     cells, actions = game.symmetry_cells[symmetry], game.symmetry_actions[symmetry]
     planes = np.take_along_axis(game.planes(drawn["state"]).reshape(1000, 2, -1), cells[:, None, :], axis=2)
-    policy = np.take_along_axis(policy[places], actions, axis=1)
+    marked = np.where((policy == 0) & ~game.legal(rows["state"]), ILLEGAL, policy)
+    policy = np.take_along_axis(marked[places], actions, axis=1)
     expected = {
         "planes": planes.reshape(1000, *game.planes_shape),
         "policy": policy,

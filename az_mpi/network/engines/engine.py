@@ -28,9 +28,9 @@ class Engine:
     calibrates = False  # whether it uses `calibrate`
     in_background = False  # whether `begin` returns before the device has finished
 
-    def calibrate(self, planes: np.ndarray) -> None:
-        """Take planes of new games, [NUM_CALIBRATION, C, H, W], the same ones on every rank. Called before
-        `load`, for engines that measure the ranges of numbers."""
+    def calibrate(self, planes: np.ndarray, legal: np.ndarray) -> None:
+        """Take planes of new games, [NUM_CALIBRATION, C, H, W], and their legal actions, bool [NUM_CALIBRATION, A], the
+        same ones on every rank. Called before `load`, for engines that measure the ranges of numbers."""
 
     def prepare(self, largest: int) -> None:
         """Make ready whatever batches of up to `largest` positions need, so that play does not wait for it."""

@@ -101,17 +101,18 @@ class Int8Engine(OpenVinoEngine):
     def __init__(self, network: torch.nn.Module, game: Game, threads: int, rest: str, planes: np.ndarray):
         """rest: the precision of all other layers, "fp32" or "bf16". planes: calibration positions."""
         self._rest = rest
-        self._calibration = planes
+        self._calibration, self._legal = planes, np.ones((len(planes), 1), np.bool_)
         super().__init__(network, game, threads, rest)
         self.describe = "openvino cpu int8"
 
-    def calibrate(self, planes: np.ndarray) -> None:
-        self._calibration = planes
+    def calibrate(self, planes: np.ndarray, legal: np.ndarray) -> None:
+        self._calibration, self._legal = planes, legal
 
     def load(self, network: torch.nn.Module) -> None:
         ranges, exact = int8.measure(self._graph, network, self._calibration)
         self._compile(network, ranges)
-        self.figures = int8.errors(self.evaluate(self._calibration[int8.NUM_RANGES :]), exact)
+        measured = slice(int8.NUM_RANGES, None)
+        self.figures = int8.errors(self.evaluate(self._calibration[measured]), exact, self._legal[measured])
         self.remark = ""
         if problem := int8.problem(self.figures):
             self.remark = f"plays with these weights in {self._rest}: {problem}"

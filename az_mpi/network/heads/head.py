@@ -31,7 +31,7 @@ class Head(nn.Module):
     Shapes: B batch, C channels, H rows, W columns, P positions of a record.
     name: of the output, and of its target in a batch. The loss is NAME_loss in metrics.jsonl.
     target_dtype: of one position's target, with its shape, such as np.dtype("f4") or np.dtype(("f4", (3,))). None: the
-    target is the search's policy, which every sample has.
+    target is the search's policy, [A], which every sample has; it is negative for each action that is not legal.
     is_board: whether the target is an array [H, W], which random symmetries turn with the board.
     is_action: whether the target is the number of an action, which they turn too; a negative one stays as it is.
     reads_planes: whether `forward` is also given the planes, float [B, C, H, W].

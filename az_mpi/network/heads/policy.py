@@ -11,7 +11,8 @@ HIDDEN_CHANNELS = 32
 
 
 class Policy(Head):
-    """Logits of all actions, legal or not, [B, A]. Target: the search's policy pi; loss -pi^T log p.
+    """Logits of all actions, [B, A]. Target: the search's policy pi, negative where an action is not legal; loss
+    -pi^T log p, where p is over the legal actions alone, as in play. Logits of other actions mean nothing.
 
     A linear layer makes them from all cells. Where that would have more than WEIGHTS_MAX weights and the actions are of
     cells (`Game.action_kinds`), each cell makes those of its own actions; actions of no cell come from global pooling.
@@ -48,4 +49,6 @@ class Policy(Head):
         return logits if self.further is None else torch.cat([logits, self.further(pooled(hidden))], dim=1)
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        return -(target * F.log_softmax(output.float(), dim=1)).sum(dim=1)
+        # Not minus infinity, which would be NaN times a target of 0.
+        log_p = F.log_softmax(output.float().masked_fill(target < 0, -1e9), dim=1)
+        return -(target.clamp(min=0) * log_p).sum(dim=1)

@@ -56,9 +56,10 @@ def check(world, num_trainers, calibrates):
     assert report.counters.broadcast_bytes == expected
     positions = NUM_CALIBRATION * game.state_dtype.itemsize * game.state_size * (world.size - 1) * world.is_root
     assert World.sent_bytes - counted == expected + positions * calibrates
-    planes = run.playing.calibration
-    assert (planes is not None) == calibrates
+    assert (run.playing.calibration is not None) == calibrates
     if calibrates:
+        planes, legal = run.playing.calibration
+        assert legal.shape == (NUM_CALIBRATION, game.num_actions) and (legal.sum(axis=1) == 8).all()
         assert world.collect(planes.tolist()) == [planes.tolist()] * world.size and len(planes) == NUM_CALIBRATION
         assert {len(np.argwhere(board)) for board in planes} == {1}, "not root's positions"
 
