@@ -1,6 +1,6 @@
 """A run with millions of games: what a start looks up in its folder, and what `verify` and `report` take.
 
-    python benchmarks/large_run.py                                            # 10,000 segments of 1,000 games: 5 GB
+    python benchmarks/large_run.py                                            # 10,000 segments of 1,000 games: 2.4 GB
     python benchmarks/large_run.py --segments 1000 --games 100
 
 Makes the folder of a run of tic-tac-toe, one segment an iteration, its metrics and a checkpoint. Seconds are of
