@@ -35,6 +35,8 @@ class Evaluator:
     # and 1 for those above it. NaN: its values are results.
     threshold = math.nan
 
+    plies_left: Callable[[np.ndarray], np.ndarray] | None = None  # see `NetworkEvaluator`; None: it does not tell them
+
     @property
     def describe(self) -> str:
         """The evaluator's name in the start-up table; "" for the network, of which the table shows the engine."""
@@ -88,6 +90,14 @@ class NetworkEvaluator(Evaluator):
         self.game = game
         self.engine = engine
         self.in_background = engine.in_background
+        if engine.tells_moves_left:
+            self.plies_left = self._plies_left
+
+    def _plies_left(self, states):
+        """Return the plies to the end of the game, float32 [n], that the head `moves_left` expects at states [n, S]."""
+        from az_mpi.network.heads.moves_left import UNIT  # not at the top: it loads torch
+
+        return UNIT * self.engine.evaluate(self.game.planes(states))["moves_left"]
 
     def begin(self, states: np.ndarray) -> Callable[[], Evaluation]:
         return self.begin_turned(states, np.zeros(len(states), np.int64))

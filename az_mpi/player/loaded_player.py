@@ -16,6 +16,7 @@ from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluation, Evaluator, NetworkEvaluator
+from az_mpi.network.heads.moves_left import MovesLeft
 from az_mpi.player import trained_network
 from az_mpi.search import make_play_search
 from az_mpi.search.puct import Search
@@ -212,7 +213,11 @@ def load_player(
     if size and size != (game.planes_shape[2], game.planes_shape[1]):
         game = trained_network.at_size(trained, *size)
     device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
+    tells_moves_left = "moves_left" in network.heads and isinstance(network.heads["moves_left"], MovesLeft)
+    if tells_moves_left:
+        network.heads["moves_left"].in_play = True
     made, _ = engines.make(engine, network, game, device, threads, precision)
+    made.tells_moves_left = tells_moves_left
     if precision == "int8":
         states = int8.random_states(game)
         made.calibrate(game.planes(states), game.legal(states))

@@ -104,7 +104,7 @@ class Search(puct.Search):
 
         temperature: float [n]. Below 1 the Gumbel number counts times the temperature, and all actions of the round are
         compared, as noise chose the most visited ones: a sample of the improved policy at about that temperature."""
-        return self._wins_first(slots, _choose(self._in_bytes, slots, self.rule, temperature))
+        return self._as_played(slots, _choose(self._in_bytes, slots, self.rule, temperature))
 
 
 choices.DECIDED.add(Search)

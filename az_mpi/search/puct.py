@@ -20,7 +20,7 @@ from az_mpi.core.intrinsics import SHARED_BYTES, finish_shared
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import CHANCE, by_player, num_values, of_players
 from az_mpi.core.ranks import all_ranked
-from az_mpi.search import batches, chance_nodes, choices, puct_rule, root, simulation, streams, tree, wins
+from az_mpi.search import batches, chance_nodes, choices, game_length, puct_rule, root, simulation, streams, tree, wins
 
 if TYPE_CHECKING:
     from az_mpi.config import schema
@@ -51,6 +51,7 @@ class Search:
         self.explores = np.zeros(num_trees, np.bool_)
         self._noise_due = np.zeros(num_trees, np.bool_)
         self.plays = False
+        self._plies_left: Callable[[np.ndarray], np.ndarray] | None = None
         self._wins = np.empty(0, np.int64)
         self.rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
@@ -93,17 +94,24 @@ class Search:
 
     def adapt_to_play(self) -> None:
         """From now on search as play does, not self-play: each legal action of a new root is played by the rules, once.
-        One that wins at once is proven before the search continues, and is chosen, however small its prior is."""
+        One that wins at once is proven before the search continues, and is chosen, however small its prior is. Among
+        moves that win or lose alike, the evaluator's `plies_left` decides."""
         self.plays, self._wins = True, np.full(len(self.target), wins.NO_WIN)
+        if self.game.num_players == 2 and not self.game.num_outcomes:
+            self._plies_left = self.evaluate.plies_left
 
     def _look_for_wins(self, slots):
         if self.plays:
             wins.prove_wins(self.trees, slots, self.game, self.rule, self._wins)
 
-    def _wins_first(self, slots, actions):
-        """Return `actions`, one for each slot, but where an action wins at once that one."""
+    def _as_played(self, slots, actions):
+        """Return `actions`, one for each slot, in self-play. In play an action that wins at once takes their place, and
+        of those that win or lose alike see game_length.py."""
         if not self.plays:
             return actions
+        if self._plies_left:
+            left = (game_length.choose(self.trees, *one, self._plies_left) for one in zip(slots, actions))
+            actions = np.fromiter(left, np.int64, len(slots))
         return np.where(self._wins[slots] == wins.NO_WIN, actions, self._wins[slots])
 
     def reset(
@@ -295,7 +303,7 @@ class Search:
     def choose(self, slots: np.ndarray, temperature: np.ndarray) -> np.ndarray:
         """Draw an action for each slot from policy^(1/temperature), int64 [n]; at temperature 0 the most visited one.
         temperature: float [n]."""
-        return self._wins_first(slots, puct_rule.choose(self._in_bytes, slots, temperature, self.streams, self.rule))
+        return self._as_played(slots, puct_rule.choose(self._in_bytes, slots, temperature, self.streams, self.rule))
 
     def advance(self, slots: np.ndarray, actions: np.ndarray) -> None:
         """Play an action in each slot, or an outcome where the root is a chance node. The subtree below it is kept if

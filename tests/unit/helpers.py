@@ -368,9 +368,10 @@ def loaded_player(game, on_batch=lambda: None, **settings):
     return LoadedPlayer(game, UniformEngine(game, on_batch), models.Search(**{"simulations": 50} | settings))
 
 
-def make_run(folder, game="tictactoe", checkpoints=(1,), best=()):
-    """Make the folder of a run with untrained networks, each of other weights, at these iterations and as best ones."""
-    config = make_config(game, network={"blocks": 1, "channels": 8}, search={"simulations": 20})
+def make_run(folder, game="tictactoe", checkpoints=(1,), best=(), **network):
+    """Make the folder of a run with untrained networks, each of other weights, at these iterations and as best ones.
+    network: keys of `config.network`."""
+    config = make_config(game, network={"blocks": 1, "channels": 8, **network}, search={"simulations": 20})
     folder.mkdir()
     for name in ("best", "checkpoints"):
         (folder / name).mkdir()

@@ -26,6 +26,7 @@ class Engine:
     figures: dict[str, float] = {}
     remark = ""
     calibrates = False  # whether it uses `calibrate`
+    tells_moves_left = False  # whether `evaluate` has the output of the head "moves_left"
     in_background = False  # whether `begin` returns before the device has finished
 
     def calibrate(self, planes: np.ndarray, legal: np.ndarray) -> None:
