@@ -19,6 +19,7 @@ from az_mpi.run import exchange, held_out, ranking, resume, training_phase, weig
 from az_mpi.run.state import Run
 from az_mpi.selfplay.record import Record
 from az_mpi.storage import segment
+from az_mpi.telemetry.progress_bar import ProgressBar
 from az_mpi.telemetry.summary import losses_text
 from az_mpi.train import schedule
 
@@ -123,7 +124,9 @@ class _Fit:
 
     def train(self) -> None:
         """Train until the epochs or minutes are over."""
-        before, self.begun = self.done, time.monotonic()
+        before, self.begun, report = self.done, time.monotonic(), self.run.report
+        shown = ProgressBar(report.logger, self.run.world.is_root, "fit", "positions", report.status, in_lines=True)
+        report.status.enter("fit")
         samples = float(self.done * self.task.epochs * self.num_train)  # that were trained on; of minutes, from 0
         epoch = int(samples // self.num_train)
         while self.done < 1 and not self._is_over():
@@ -133,11 +136,22 @@ class _Fit:
             trained = self._call(end - samples)
             samples += trained
             self.done = self._share_done(before, samples)
+            self._show(shown, before, samples)
             if not trained or samples >= end - 0.5 or self.done >= 1:
                 epoch += 1
                 self._end_epoch(epoch)
             if not trained:
                 break
+
+    def _show(self, shown, before, samples):
+        """Show how many positions were trained on, since this start where minutes are asked for. Their number in all is
+        then expected by the pace."""
+        if self.task.minutes:
+            gained = self.done - before
+            total = samples * (1 - before) / gained if gained > 0 else 0
+        else:
+            total = self.task.epochs * self.num_train
+        shown.update(round(samples), round(total))
 
     def _is_over(self):
         steps = self.run.setup.config.train.max_steps

@@ -18,15 +18,23 @@ TO_LINE_START, ERASE_REST = "\r", "\x1b[K"
 
 class ProgressBar:
     """Progress of one phase: a bar on a terminal, else a line each `PLAIN_EVERY` of the work. shown: true on root.
-    status: of the run, which shows the progress as well."""
+    status: of the run, which shows the progress as well. in_lines: no bar, since other lines are logged meanwhile."""
 
-    def __init__(self, logger: logging.Logger, shown: bool, name: str, unit: str, status: Status | None = None):
+    def __init__(
+        self,
+        logger: logging.Logger,
+        shown: bool,
+        name: str,
+        unit: str,
+        status: Status | None = None,
+        in_lines: bool = False,
+    ):
         self.logger = logger
         self.shown = shown
         self.name = name
         self.unit = unit
         self.status = status
-        self.on_terminal = shown and on_terminal()
+        self.on_terminal = shown and not in_lines and on_terminal()
         self._next_line = PLAIN_EVERY
         self._drawn_at: float | None = None  # seconds of the monotonic clock; None: no bar is on the terminal
         self._first: tuple[float, int] | None = None  # when the first update came, and how much was done by then
@@ -40,7 +48,7 @@ class ProgressBar:
         if self.on_terminal:
             self._draw(done, total)
         elif done < total and done / total >= self._next_line:
-            self.logger.info("  %s: %d of %d %s", self.name, done, total, self.unit)
+            self.logger.info("  %s: %s of %s %s", self.name, f"{done:,}", f"{total:,}", self.unit)
             self._next_line = done / total + PLAIN_EVERY
 
     def close(self) -> None:

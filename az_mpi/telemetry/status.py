@@ -35,7 +35,7 @@ UNHEARD_S = 15.0  # after so long, root's log names the ranks without any heartb
 # How many of the newest values go into the means: of games/s, of Network MB/min, of the time left.
 RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10
 MESSAGE_MAX = 150  # characters of a failure, which with their JSON escapes fit a datagram
-STATES = {"play": "Active", "evaluate": "Active", "train": "Training"}  # {phase: state}; all others are Syncing
+STATES = {"play": "Active", "evaluate": "Active", "train": "Training", "fit": "Training"}  # {phase: state}
 
 
 class _Playing(Protocol):
@@ -102,6 +102,7 @@ class Status:
         self._first_step = 0  # of the optimiser, when the phase began
         self._sync_s: float | None = None
         self._progress: tuple[str, int, int, str] | None = None  # of the phase: name, done, total, unit
+        self._done_before = 0  # of the phase, when it began
         self._job = "starting"
         self._count = 0  # of writes
         self._start = time.monotonic()
@@ -143,13 +144,16 @@ class Status:
             trains = self._run is not None and self._run.training.learner is not None
             self.phase = phase
             self._progress = None
-            self.state = STATES.get(phase, "Syncing") if phase != "train" or trains else "Syncing"
+            state = STATES.get(phase, "Syncing")
+            self.state = state if state != "Training" or trains else "Syncing"
             self._first_step = self._run.progress.step if self._run else 0
         self._begun = now
 
     def advance(self, name: str, done: int, total: int, unit: str) -> None:
         """Record that `done` of `total` units of the phase's work, shown as `name`, are done. Cheap enough for every
         step."""
+        if self._progress is None:
+            self._done_before = done
         self._progress = (name, done, total, unit)
 
     def end(self, job: str, message: str | None = None) -> None:
@@ -318,9 +322,12 @@ class Status:
         return progress and dict(zip(("name", "done", "total", "unit"), progress))
 
     def _time_left(self, now):
-        """Return the seconds until the last iteration is complete, by the pace of the newest ones; None: unknown."""
+        """Return the seconds until the last iteration is complete, by the pace of the newest ones, or until the end of
+        a fit; None: unknown."""
         if self._run is None or self._run.before_play is None:  # then a resumed run has not been read yet
             return None
+        if self.phase == "fit":
+            return self._fit_left(now)
         done = self._run.progress.iteration
         step = self._run.progress.step
         reached = self._reached
@@ -337,6 +344,11 @@ class Status:
         if limits.hours:
             left_s = min(left_s, 3600 * (limits.hours - self._run.hours()))
         return round(max(left_s, 0.0), 1)
+
+    def _fit_left(self, now):
+        _, done, total, _ = self._progress or ("", 0, 0, "")
+        gained = done - self._done_before
+        return round((now - self._begun) * (total - done) / gained, 1) if gained > 0 else None
 
     def _network(self, now, sent):
         """Return how many 10^6 bytes a minute all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""

@@ -376,6 +376,21 @@ def test_the_progress_of_training_is_the_learners(root):
     assert root._values()["progress"] == {"name": "training", "done": 20, "total": 50, "unit": "steps"}
 
 
+def test_the_progress_and_the_time_left_of_a_fit_are_those_of_this_start(root):
+    """A fit continues at 500 of 2,000 positions and has 800 after 30 s: 1,200 more take 120 s."""
+    root.begin(fake_run(SimpleNamespace(end_index=5)), [("here", "cpu", "play, train")])
+    root.beats = [Beat(content(), 0.1)]
+    root.enter("fit")
+    assert root.facts()["state"] == "Training"
+    root.advance("fit", 500, 2000, "positions")
+    assert root._values()["time_left_s"] is None
+    root.now += 30
+    root.advance("fit", 800, 2000, "positions")
+    values = root._values()
+    assert values["phase"] == "fit" and values["time_left_s"] == 120
+    assert values["progress"] == {"name": "fit", "done": 800, "total": 2000, "unit": "positions"}
+
+
 def test_the_log_names_a_rank_without_heartbeats_once(root, caplog):
     said = []
     root._logger = SimpleNamespace(warning=lambda text, *values: said.append(text % values))
