@@ -161,7 +161,8 @@ class Pupil:
         """Return what the network has learnt."""
         batch = sample(self.lesson.test, np.random.default_rng(0), NUM_DRAWN)  # the same ones for each network
         by_head = {name: loss.item() / NUM_DRAWN for name, loss in losses(self.network, batch).items()}
-        chosen = self.network(batch["planes"])["policy"].argmax(1, keepdim=True)
+        logits = self.network(batch["planes"])["policy"].masked_fill(batch["policy"] < 0, -torch.inf)
+        chosen = logits.argmax(1, keepdim=True)
         best = batch["policy"].gather(1, chosen)[:, 0] == batch["policy"].amax(1)
         return {
             "loss": sum(weight * by_head[name] for name, weight in self.weights().items()),

@@ -65,6 +65,7 @@ def of_zoo(name: str, game: Game, search: schema.Search) -> SearchPlayer:
     player = load_player(f"zoo:{name}")
     if player.game.name != game.name:
         raise Refusal(f"it plays {player.game.name}, and game is {game.name}")
+    player.evaluator.plies_left = None  # the run's own network, in the engine of self-play, does not tell it either
     return SearchPlayer(player.evaluator, search)
 
 

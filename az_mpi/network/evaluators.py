@@ -35,7 +35,8 @@ class Evaluator:
     # and 1 for those above it. NaN: its values are results.
     threshold = math.nan
 
-    plies_left: Callable[[np.ndarray], np.ndarray] | None = None  # see `NetworkEvaluator`; None: it does not tell them
+    # Returns the plies that it expects to the end of the game, float [n], at states [n, S]; None: it does not tell.
+    plies_left: Callable[[np.ndarray], np.ndarray] | None = None
 
     @property
     def describe(self) -> str:
@@ -94,7 +95,7 @@ class NetworkEvaluator(Evaluator):
             self.plies_left = self._plies_left
 
     def _plies_left(self, states):
-        """Return the plies to the end of the game, float32 [n], that the head `moves_left` expects at states [n, S]."""
+        """Return what the head `moves_left` tells, in plies."""
         from az_mpi.network.heads.moves_left import UNIT  # not at the top: it loads torch
 
         return UNIT * self.engine.evaluate(self.game.planes(states))["moves_left"]

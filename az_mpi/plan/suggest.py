@@ -37,6 +37,7 @@ examples:
 exit codes: 0 written, 2 it cannot be as asked: nothing was written
 """
 GIB = 2**30
+TOO_FEW = {"": "", "positions": "too few positions", "games": "too few games an iteration"}
 
 
 def main(arguments: list[str]) -> int:
@@ -159,7 +160,7 @@ def explained(found: dict[str, Any], config: Config, prediction: dict[str, Any],
                 f"{one['step_s']:.3f}",
                 f"{made * one['mean_length']:,.0f}",
                 f"{sizing.positions_wanted(*size):,}",
-                f"too few {lacks}" if lacks else "",
+                TOO_FEW[lacks],
             )
         )
     rivals = opponent_names(config, games.make(config.game))

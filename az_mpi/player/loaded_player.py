@@ -213,11 +213,12 @@ def load_player(
     if size and size != (game.planes_shape[2], game.planes_shape[1]):
         game = trained_network.at_size(trained, *size)
     device = device or ("cuda:0" if torch.cuda.is_available() else "cpu")
-    tells_moves_left = "moves_left" in network.heads and isinstance(network.heads["moves_left"], MovesLeft)
+    tells_moves_left = "moves_left" in network.heads and type(network.heads["moves_left"]) is MovesLeft
     if tells_moves_left:
         network.heads["moves_left"].in_play = True
     made, _ = engines.make(engine, network, game, device, threads, precision)
-    made.tells_moves_left = tells_moves_left
+    # An engine of a user's own may evaluate the policy and the value alone.
+    made.tells_moves_left = tells_moves_left and "moves_left" in made.evaluate(game.planes(game.initial(1)))
     if precision == "int8":
         states = int8.random_states(game)
         made.calibrate(game.planes(states), game.legal(states))

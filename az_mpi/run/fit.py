@@ -129,6 +129,7 @@ class _Fit:
         report.status.enter("fit")
         samples = float(self.done * self.task.epochs * self.num_train)  # that were trained on; of minutes, from 0
         epoch = int(samples // self.num_train)
+        self._show(shown, before, samples)
         while self.done < 1 and not self._is_over():
             end = float((epoch + 1) * self.num_train)
             if not self.task.minutes:
@@ -146,12 +147,11 @@ class _Fit:
     def _show(self, shown, before, samples):
         """Show how many positions were trained on, since this start where minutes are asked for. Their number in all is
         then expected by the pace."""
+        total = round(self.task.epochs * self.num_train)
         if self.task.minutes:
             gained = self.done - before
-            total = samples * (1 - before) / gained if gained > 0 else 0
-        else:
-            total = self.task.epochs * self.num_train
-        shown.update(round(samples), round(total))
+            total = round(samples * (1 - before) / gained) if gained > 0 else 1
+        shown.update(min(round(samples), total), total)
 
     def _is_over(self):
         steps = self.run.setup.config.train.max_steps

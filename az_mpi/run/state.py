@@ -1,6 +1,7 @@
 """The state of a run on one rank: what is fixed, what is this rank's own, and what is new after a loss of ranks."""
 
 import hashlib
+import inspect
 import time
 from collections import deque
 from collections.abc import Callable
@@ -80,7 +81,8 @@ class Playing:
     def load(self, engine: Engine, network: torch.nn.Module) -> None:
         """Give an engine of this rank new weights."""
         if self.calibration is not None:
-            engine.calibrate(*self.calibration)
+            # An engine of a user's own may be from before `calibrate` was given the legal actions.
+            engine.calibrate(*self.calibration[: len(inspect.signature(engine.calibrate).parameters)])
         engine.load(network)
 
     def played_with(self, iteration: int) -> list[str]:

@@ -52,6 +52,7 @@ class Search:
         self._noise_due = np.zeros(num_trees, np.bool_)
         self.plays = False
         self._plies_left: Callable[[np.ndarray], np.ndarray] | None = None
+        self._kept_actions: dict[int, tuple[tuple[int, int], int]] = {}  # of `_by_length`: {slot: (key, action)}
         self._wins = np.empty(0, np.int64)
         self.rule = self._make_rule()
         self._kept = np.empty((num_trees, 0), np.float32)
@@ -95,7 +96,7 @@ class Search:
     def adapt_to_play(self) -> None:
         """From now on search as play does, not self-play: each legal action of a new root is played by the rules, once.
         One that wins at once is proven before the search continues, and is chosen, however small its prior is. Among
-        moves that win or lose alike, the evaluator's `plies_left` decides."""
+        moves that win or lose alike the evaluator's `plies_left` decides."""
         self.plays, self._wins = True, np.full(len(self.target), wins.NO_WIN)
         if self.game.num_players == 2 and not self.game.num_outcomes:
             self._plies_left = self.evaluate.plies_left
@@ -105,14 +106,23 @@ class Search:
             wins.prove_wins(self.trees, slots, self.game, self.rule, self._wins)
 
     def _as_played(self, slots, actions):
-        """Return `actions`, one for each slot, in self-play. In play an action that wins at once takes their place, and
-        of those that win or lose alike see game_length.py."""
+        """Return what is played where the search chose `actions`, one for each slot. In self-play it is the same. In
+        play an action that wins at once comes first, and among moves that win or lose alike game_length.py chooses."""
         if not self.plays:
             return actions
         if self._plies_left:
-            left = (game_length.choose(self.trees, *one, self._plies_left) for one in zip(slots, actions))
-            actions = np.fromiter(left, np.int64, len(slots))
+            actions = self._by_length(slots, actions)
         return np.where(self._wins[slots] == wins.NO_WIN, actions, self._wins[slots])
+
+    def _by_length(self, slots, actions):
+        """Return the actions of `game_length.choose`, which are kept until there is another simulation: programs ask
+        several times."""
+        keys = list(zip(self.trees.node["visits"][slots, 0].tolist(), actions.tolist()))
+        new = [i for i, slot in enumerate(slots.tolist()) if self._kept_actions.get(slot, ((), 0))[0] != keys[i]]
+        if new:
+            found = game_length.choose(self.trees, slots[new], actions[new], self._plies_left).tolist()
+            self._kept_actions |= {int(slots[i]): (keys[i], action) for i, action in zip(new, found)}
+        return np.array([self._kept_actions[slot][1] for slot in slots.tolist()], np.int64)
 
     def reset(
         self, slots: np.ndarray, states: np.ndarray, stream_words: np.ndarray, plies: np.ndarray | int = 0
@@ -127,6 +137,9 @@ class Search:
     def _begin_search(self, slots):
         """Prepare for the first simulation from a new root. In self-play draw whether the search is a full one."""
         settings = self.settings
+        if self._kept_actions:
+            for slot in slots.tolist():
+                self._kept_actions.pop(slot, None)
         self.target[slots], self.explores[slots] = settings.simulations, self.noise
         if self.noise and settings.full_share < 1:
             drawn = streams.uniforms(self.streams, slots)

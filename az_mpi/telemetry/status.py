@@ -324,10 +324,10 @@ class Status:
     def _time_left(self, now):
         """Return the seconds until the last iteration is complete, by the pace of the newest ones, or until the end of
         a fit; None: unknown."""
-        if self._run is None or self._run.before_play is None:  # then a resumed run has not been read yet
-            return None
         if self.phase == "fit":
             return self._fit_left(now)
+        if self._run is None or self._run.before_play is None:  # then a resumed run has not been read yet
+            return None
         done = self._run.progress.iteration
         step = self._run.progress.step
         reached = self._reached
@@ -348,7 +348,7 @@ class Status:
     def _fit_left(self, now):
         _, done, total, _ = self._progress or ("", 0, 0, "")
         gained = done - self._done_before
-        return round((now - self._begun) * (total - done) / gained, 1) if gained > 0 else None
+        return round((now - self._begun) * max(total - done, 0) / gained, 1) if gained > 0 else None
 
     def _network(self, now, sent):
         """Return how many 10^6 bytes a minute all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""

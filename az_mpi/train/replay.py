@@ -197,6 +197,7 @@ class Replay:
         # Fields, not rows: the dtype of a row depends on the game's states, and `_gather` would be compiled for each.
         fields = [rows.array[name] for name in ("state", "policy_first", "policy_count")]
         states, policies = _gather(*fields, policy["action"], policy["probability"], places, self.game.num_actions)
+        # What was played is legal, also where the rules ask for more than the state, such as the moves before it.
         policies[~self.game.legal(states) & (policies == 0)] = ILLEGAL
         planes, policies = turn(self.game, self.game.planes(states), policies, symmetry)
         batch = {"planes": planes, "policy": policies, "weight": rows.array["weight"][places]}

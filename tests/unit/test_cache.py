@@ -196,6 +196,20 @@ def test_evaluations_are_forgotten_with_the_weights_and_with_the_calibration():
     assert asked == [1, 1, 2, 3]
 
 
+def test_an_engine_of_a_users_own_may_calibrate_by_planes_alone():
+    class Own(Counting):
+        def calibrate(self, planes):
+            self.planes = planes
+
+        def load(self, network):
+            pass
+
+    engine, planes = Own(TICTACTOE), np.zeros((1, *TICTACTOE.planes_shape), np.uint8)
+    playing = Playing(None, engine, None, calibration=(planes, np.ones((1, 9), np.bool_)))
+    playing.load(engine, None)
+    assert engine.planes is planes
+
+
 @pytest.mark.parametrize("num_bytes", [10_000, 1_000_000])
 def test_a_table_takes_the_memory_it_is_given_and_uses_it(num_bytes):
     """A position takes about 32 bytes and 6 for each of the 5 to 7 legal moves: half of so many fit at least, since the

@@ -72,6 +72,33 @@ def test_the_shortest_of_won_moves_is_played(column, algorithm):
     assert search.choose(SLOT, np.zeros(1)).tolist() == [column] == [root_moves(search, 0)[0].action]
 
 
+def test_each_tree_has_its_own_choice_and_the_evaluator_is_asked_once_for_all():
+    """In the second tree the first player has a stone in the middle, and the second one is to move and loses."""
+    evaluate, asked = Told(0.95, 5), []
+    evaluate.plies_left = lambda states: asked.append(len(states)) or evaluate.lengths(states)
+    states = np.concatenate([CONNECT4.initial(1), CONNECT4.play(CONNECT4.initial(1), np.array([3]))])
+    search = make_play_search(CONNECT4, evaluate, models.Search(simulations=40), 2)
+    slots = np.arange(2)
+    search.reset(slots, states, np.zeros(2, np.uint64))
+    search.run(slots)
+    first = search.choose(slots, np.zeros(2)).tolist()
+    assert first[0] == 5 and len(asked) == 1
+    assert first == search.choose(slots, np.zeros(2)).tolist() and len(asked) == 1, "nothing was searched meanwhile"
+    search.advance(slots, np.array(first))
+    search.run(slots)
+    search.choose(slots, np.zeros(2))
+    assert len(asked) == 2
+
+
+def test_lengths_take_a_small_share_of_the_search():
+    """An eighth of 200 simulations, for 7 moves: 3 positions each."""
+    evaluate, asked = Told(0.95, 5), []
+    evaluate.plies_left = lambda states: asked.append(len(states)) or evaluate.lengths(states)
+    search = searched(evaluate)
+    search.choose(SLOT, np.zeros(1))
+    assert asked == [3 * 7]
+
+
 @pytest.mark.parametrize("column", [1, 5])
 def test_the_longest_of_lost_moves_is_played(column):
     assert chosen(-0.95, column, short=-10.0) == column

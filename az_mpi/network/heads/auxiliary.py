@@ -1,4 +1,4 @@
-"""What heads that only train the tower have in common: targets from whole games, and no place in an engine."""
+"""What heads that only train the tower have in common: targets from whole games, and no place in self-play."""
 
 import math
 from typing import TYPE_CHECKING
