@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 # The quintic of Newton and Schulz that Jordan et al. chose: steep at 0, and all of [0, 1] ends near 1.
 QUINTIC, QUINTIC_STEPS = (3.4445, -4.7750, 2.0315), 5
+# As in the reference implementation. The momentum of weights that get no gradient any more fades to 0, and must not be
+# divided by its own norm: the squares of numbers below 1e-19 are 0.
+LEAST_NORM = 1e-7
 UPDATE_SIZE = 0.2  # the root mean square of an AdamW update, about, in units of the rate
 
 
@@ -117,10 +120,10 @@ class Muon(AdamW):
 
 def orthogonalised(matrix: torch.Tensor) -> torch.Tensor:
     """Return about U V^T of a matrix U S V^T, float32 [m, n]. Its singular values are between 0.68 and 1.21 where those
-    of the matrix were at least 0.2 % of its norm, and less where they were smaller; zeros stay zeros."""
+    of the matrix were at least 0.2 % of its norm, and less where they were smaller or the norm is below LEAST_NORM."""
     a, b, c = QUINTIC
     x = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    x = x / x.norm().clamp(min=torch.finfo(x.dtype).tiny)
+    x = x / x.norm().clamp(min=LEAST_NORM)
     for _ in range(QUINTIC_STEPS):
         gram = x @ x.T
         x = a * x + (b * gram + c * gram @ gram) @ x

@@ -88,6 +88,25 @@ def test_orthogonalised_keeps_singular_vectors_and_levels_singular_values(shape)
         assert values.min() > 0.68 and values.max() < 1.21
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e-18, 1e-22, 1e-30, 1e-40])
+def test_a_matrix_that_has_faded_is_moved_less_than_others(scale):
+    """At most 485 times as much as it is at 1e-7: five steps of 3.4445 at 0."""
+    moved = optimizer.orthogonalised(torch.full((3, 4), scale))
+    assert moved.isfinite().all() and moved.abs().max() <= 490 * scale / 1e-7
+
+
+def test_weights_that_get_no_gradient_any_more_stay_finite():
+    """Their momentum fades by 0.95 a step: below 1e-22 after a thousand, to 0 after two thousand."""
+    weight = nn.Parameter(torch.ones(3, 4))
+    muon = optimizer.Muon([{"params": [weight], "hidden": True}], lr=0.01)
+    weight.grad = torch.full((3, 4), 0.01)
+    muon.step()
+    weight.grad.zero_()
+    for _ in range(2500):
+        muon.step()
+    assert weight.isfinite().all() and (weight - 1).abs().max() < 1
+
+
 def test_a_matrix_of_zeros_is_not_moved():
     assert not optimizer.orthogonalised(torch.zeros(3, 4)).any()
 
