@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PROG = "python -m az_mpi uci"
 ABOUT = "Let chess programs play against the network of a run, by the Universal Chess Interface (UCI)."
 EPILOG = """\
-It reads commands from standard input, for chess (openspiel:chess), breakthrough, and any other game whose moves are
+It reads commands from standard input, for chess and openspiel:chess, breakthrough, and any other game whose moves are
 single words, in that game's notation. docs/play.md explains positions and time.
 """
 INFO_S = 0.5  # between two lines about the search

@@ -54,6 +54,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--game", metavar="GAME", help="the game, as in a configuration; not needed for a run that is there"
     )
+    parser.add_argument(
+        "--config_file",
+        metavar="FILE",
+        type=Path,
+        help="take the game of this configuration, with which you will train",
+    )
     parser.add_argument("--logdir", metavar="RUN", type=Path, required=True, help="the run's folder, also of a new run")
     return run_command(parser, arguments, _import)
 
@@ -64,7 +70,7 @@ def _import(world: "World", given: argparse.Namespace) -> int:
     from az_mpi.mpi.agreement import everywhere
     from az_mpi.storage import lock
 
-    name = world.from_root(lambda: game_name(given.logdir, given.game))
+    name = world.from_root(lambda: game_name(given.logdir, _asked(given)))
     game = everywhere(world, lambda: games.make(name))
     ranks = world.collect(lock.me())
     held: Any = None
@@ -93,6 +99,15 @@ def _import(world: "World", given: argparse.Namespace) -> int:
             held.release()
 
 
+def _asked(given):
+    """Return the game that was named; None if none was."""
+    from az_mpi.config import load
+
+    if given.game and given.config_file:
+        raise Refusal(f"{PROG}: error: --game and --config_file both name a game\n  give one of them")
+    return load.load(given.config_file, {}).game if given.config_file else given.game
+
+
 def game_name(run: Path, asked: str | None) -> str:
     """Return the name of the game, as a configuration has it. Raises Refusal."""
     from az_mpi import games
@@ -100,12 +115,15 @@ def game_name(run: Path, asked: str | None) -> str:
 
     if not run_folder.holds_run(run):
         if asked is None:
-            raise Refusal(f"{PROG}: error: {run} holds no run yet\n  say which game it is for: --game GAME")
+            raise Refusal(
+                f"{PROG}: error: {run} holds no run yet\n  say which game it is for: --config_file FILE or --game GAME"
+            )
         return asked
     name = run_folder.recorded_config(run).game
     if asked is not None and games.make(asked).name != games.make(name).name:
         raise Refusal(
-            f"{PROG}: error: {run} is a run of {name}, not of {asked}\n  leave out --game, or another --logdir"
+            f"{PROG}: error: {run} is a run of {name}, not of {asked}\n"
+            "  leave out --game and --config_file, or give another --logdir"
         )
     return name
 

@@ -26,6 +26,7 @@ from az_mpi.train import schedule
 NAME = "fit.json"
 HELD_MAX = 50_000  # positions that are held out, about, at most
 CALL_S, CALL_STEPS_MAX = 5.0, 200  # of the steps between two looks at the clock, about
+SAVE_EVERY_S = 300.0  # a checkpoint, besides those after each epoch
 
 
 class Task(NamedTuple):
@@ -78,7 +79,7 @@ class _Fit:
         self.held = np.empty(0)
         self.losses: dict[str, float] = {}
         self.num_steps = 0
-        self.begun = time.monotonic()
+        self.begun = self.saved = time.monotonic()
         self.speed_s = 1.0  # of a step
 
     def fill(self) -> None:
@@ -114,6 +115,12 @@ class _Fit:
         self.num_train = min(self.num_train, most)
         if not self.num_train:
             raise Refusal("--mode fit: all games are held out\n  lower --held_out")
+        if chosen[0] > 0 or self.num_train == most:
+            run.report.warn(
+                "the fit takes the newest %s of %s positions, for which replay.window_max has room",
+                f"{self.num_train:,}",
+                f"{run.progress.num_positions:,}",
+            )
         run.report.say(
             "fit: %s of %s in the run, %s held out, for %s",
             counted(self.num_train, "position"),
@@ -124,8 +131,9 @@ class _Fit:
 
     def train(self) -> None:
         """Train until the epochs or minutes are over."""
-        before, self.begun, report = self.done, time.monotonic(), self.run.report
-        shown = ProgressBar(report.logger, self.run.world.is_root, "fit", "positions", report.status, in_lines=True)
+        run, report = self.run, self.run.report
+        before, self.begun = self.done, time.monotonic()
+        shown = ProgressBar(report.logger, run.world.is_root, "fit", "positions", report.status, in_lines=True)
         report.status.enter("fit")
         samples = float(self.done * self.task.epochs * self.num_train)  # that were trained on; of minutes, from 0
         epoch = int(samples // self.num_train)
@@ -141,6 +149,8 @@ class _Fit:
             if not trained or samples >= end - 0.5 or self.done >= 1:
                 epoch += 1
                 self._end_epoch(epoch)
+            elif run.world.share(time.monotonic() - self.saved > SAVE_EVERY_S):
+                self._save()
             if not trained:
                 break
 
@@ -198,9 +208,13 @@ class _Fit:
         run.report.say("epoch %d, step %d: %s", epoch, run.progress.step, losses_text(values) or "no step was taken")
         run.report.say("  %s", held_out.in_words(found))
         if self.done < 1:
-            self._tell()
-            _save(run)
+            self._save()
         resume.leave_if_unwritable(run)
+
+    def _save(self):
+        self._tell()
+        _save(self.run)
+        self.saved = time.monotonic()
 
     def _tell(self):
         """Write how much is done, before the checkpoint that it is about."""
@@ -218,7 +232,9 @@ class _Fit:
         resume.leave_if_unwritable(run)
         if run.world.is_root:
             (run.setup.folder / NAME).unlink(missing_ok=True)
-        run.report.say("fit is complete: %s; without --mode fit the same command continues by self-play", run.how_far())
+        run.report.say(
+            "fit is complete: %s; without --mode fit and its options the command continues by self-play", run.how_far()
+        )
         run.world.barrier()
 
 

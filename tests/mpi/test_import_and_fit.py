@@ -127,6 +127,24 @@ def test_a_fit_trains_on_the_games_and_self_play_continues(imported, run_dist):
     assert [row["iteration"] for row in records_of(run, "iteration")] == [2]
 
 
+def test_a_fit_saves_from_time_to_time_and_says_what_it_leaves_out(mpirun, files, tmp_path):
+    """The configuration has room for 100 positions. Each look at the clock finds that a checkpoint is due."""
+    run, config = tmp_path / "run", tmp_path / "small.json"
+    config.write_text(
+        json.dumps(json.loads(Path(SMOKE).read_text()) | {"replay": {"window_min": 10, "window_max": 100}})
+    )
+    mpirun(2, "-m", "az_mpi", "import", *files, "--config_file", config, "--logdir", run)
+    program = (
+        "import sys\nfrom az_mpi.run import fit\nfit.SAVE_EVERY_S, fit.CALL_STEPS_MAX = 0.0, 1\n"
+        "import run_dist\nsys.exit(run_dist.main(sys.argv[1:]))\n"
+    )
+    words = "--config_file", config, "--logdir", run, "--mode", "fit", "--set", "train.batch_size=32"
+    said = mpirun(2, "-c", program, *words).stdout
+    assert re.search(r"the fit takes the newest 100 of \d+ positions, for which replay.window_max has room", said), said
+    assert said.count("saved: ") >= 3, "three steps before the last one"
+    assert newest(run).phase == "play"
+
+
 def test_a_fit_on_one_and_two_ranks_holds_out_the_same_games(imported, run_dist):
     figures = []
     for ranks in (1, 2):
