@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from az_mpi.player.trained_network import TrainedNetwork
 
 PROG = "python -m az_mpi export"
-ZOO_BYTES_MAX = 2_000_000
+ZOO_BYTES_MAX = 2_500_000
 ABOUT = """\
 Write the network of a run as one file:
   onnx         for onnxruntime, OpenVINO and other programs; az_mpi.load_player plays it too

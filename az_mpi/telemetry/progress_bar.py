@@ -48,7 +48,7 @@ class ProgressBar:
         if self.on_terminal:
             self._draw(done, total)
         elif done < total and done / total >= self._next_line:
-            self.logger.info("  %s: %s of %s %s", self.name, f"{done:,}", f"{total:,}", self.unit)
+            self.logger.info("  %s: %d of %d %s", self.name, done, total, self.unit)
             self._next_line = done / total + PLAIN_EVERY
 
     def close(self) -> None:
