@@ -133,7 +133,7 @@ class _Fit:
         """Train until the epochs or minutes are over."""
         run, report = self.run, self.run.report
         before, self.begun = self.done, time.monotonic()
-        shown = ProgressBar(report.logger, run.world.is_root, "fit", "positions", report.status, in_lines=True)
+        shown = ProgressBar(report.logger, run.world.is_root, "training", "positions", report.status, in_lines=True)
         report.status.enter("fit")
         samples = float(self.done * self.task.epochs * self.num_train)  # that were trained on; of minutes, from 0
         epoch = int(samples // self.num_train)

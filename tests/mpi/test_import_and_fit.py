@@ -108,7 +108,7 @@ def test_a_fit_trains_on_the_games_and_self_play_continues(imported, run_dist):
     run = imported(2, "run")
     entry = json.loads((run / "imports/001.json").read_text())
     said = run_dist(2, run, *SMALL, "--mode", "fit", "--epochs", 3, "--held_out", 0.2).stdout
-    assert len(re.findall(r"  fit: \d+ of \d+ positions\n", said)) == 2, "after a third and two thirds"
+    assert len(re.findall(r"  training: \d+ of \d+ positions\n", said)) == 2, "after a third and two thirds"
     found = newest(run)
     assert (found.iteration, found.phase, found.num_games) == (1, "play", entry["num_games"])
     assert found.num_positions == entry["num_positions"] and found.samples_due == 0
