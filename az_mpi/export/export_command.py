@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from az_mpi.player.trained_network import TrainedNetwork
 
 PROG = "python -m az_mpi export"
-ZOO_BYTES_MAX = 2_500_000
+ZOO_BYTES_MAX = 5_000_000
 ABOUT = """\
 Write the network of a run as one file:
   onnx         for onnxruntime, OpenVINO and other programs; az_mpi.load_player plays it too
@@ -112,7 +112,8 @@ def zoo(found: "TrainedNetwork") -> bytes:
             "  name a run's folder"
         )
     data = run_data.load(found.run)
-    hours = sum(map(sum, data.phase_seconds().values())) / 3600
+    fit_s = sum(record.get("fit_s", 0.0) for record in data.fits)
+    hours = (sum(map(sum, data.phase_seconds().values())) + fit_s) / 3600
     start = data.starts[-1]
     evaluation = data.evaluations[-1] if data.evaluations else {}
     rows = {

@@ -1,5 +1,6 @@
 """The data of a run's report, from the files in its folder. While the run is under way, most of them may be missing."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,9 +17,9 @@ from az_mpi.telemetry.summary import loss_names
 class RunData(NamedTuple):
     """What the files of a run say.
 
-    config: {dotted key: value}. train, iterations, evaluations: records of metrics.jsonl, in order; if an iteration was
-    done twice, the newer one. starts: the content of each starts/NNN.json, with "number". status, ladder: the content
-    of status.json and of ladder.json; {} if there is no such file.
+    config: {dotted key: value}. train, iterations, evaluations, fits: records of metrics.jsonl, in order; if an
+    iteration was done twice, the newer one. starts: the content of each starts/NNN.json, with "number". status,
+    ladder: the content of status.json and of ladder.json; {} if there is no such file.
     """
 
     folder: Path
@@ -29,6 +30,7 @@ class RunData(NamedTuple):
     starts: list[dict[str, Any]]
     status: dict[str, Any]
     ladder: dict[str, Any]
+    fits: Sequence[dict[str, Any]] = ()
 
     def losses(self) -> list[Series]:
         """Return each head's loss over the optimiser's steps."""
@@ -159,7 +161,8 @@ def load(folder: str | Path) -> RunData:
     status, ladder = (
         _read(path, _object) if path.exists() else {} for path in (folder / "status.json", folder / "ladder.json")
     )
-    return RunData(folder, config, train, iterations, evaluations, starts, status, ladder)
+    fits = metrics.newest(records, "fit", "step")
+    return RunData(folder, config, train, iterations, evaluations, starts, status, ladder, fits)
 
 
 def _object(path):

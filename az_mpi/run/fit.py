@@ -79,7 +79,7 @@ class _Fit:
         self.held = np.empty(0)
         self.losses: dict[str, float] = {}
         self.num_steps = 0
-        self.begun = self.saved = time.monotonic()
+        self.begun = self.saved = self.epoch_begun = time.monotonic()
         self.speed_s = 1.0  # of a step
 
     def fill(self) -> None:
@@ -133,6 +133,7 @@ class _Fit:
         """Train until the epochs or minutes are over."""
         run, report = self.run, self.run.report
         before, self.begun = self.done, time.monotonic()
+        self.epoch_begun = self.begun
         shown = ProgressBar(report.logger, run.world.is_root, "training", "positions", report.status, in_lines=True)
         report.status.enter("fit")
         samples = float(self.done * self.task.epochs * self.num_train)  # that were trained on; of minutes, from 0
@@ -203,8 +204,9 @@ class _Fit:
         parts = run.world.collect(self.losses)
         values = {name: sum(p.get(name, 0.0) for p in parts) / max(self.num_steps, 1) for name in parts[0]}
         self.losses, self.num_steps = {}, 0
+        took, self.epoch_begun = time.monotonic() - self.epoch_begun, time.monotonic()
         found = held_out.figures(run.world.sum(held_out.sums(run.playing.engine, run.setup.game, self.held)))
-        run.report.metrics.write("fit", run.progress.step, {"epoch": epoch, **values, "held_out": found})
+        run.report.metrics.write("fit", run.progress.step, {"epoch": epoch, "fit_s": took, **values, "held_out": found})
         run.report.say("epoch %d, step %d: %s", epoch, run.progress.step, losses_text(values) or "no step was taken")
         run.report.say("  %s", held_out.in_words(found))
         if self.done < 1:
