@@ -369,8 +369,7 @@ def loaded_player(game, on_batch=lambda: None, **settings):
 
 
 def make_run(folder, game="tictactoe", checkpoints=(1,), best=(), **network):
-    """Make the folder of a run with untrained networks, each of other weights, at these iterations and as best ones.
-    network: keys of `config.network`."""
+    """Make a run's folder with untrained networks, `config.network`, that differ, at these iterations and as best."""
     config = make_config(game, network={"blocks": 1, "channels": 8, **network}, search={"simulations": 20})
     folder.mkdir()
     for name in ("best", "checkpoints"):
