@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from az_mpi.games.base import Game
-    from az_mpi.records.game_records import GameRecord
     from az_mpi.selfplay.record import Record
 
 PROG = "python -m az_mpi games"
@@ -27,7 +25,6 @@ EPILOG = """\
 Lichess and others show the values in .pgn ([%eval]), Sabaki those in .sgf (SBKV). .jsonl has every number, one game a
 line. `import` reads all three. Games of a match: python -m az_mpi match A B --games_file FILE."""
 RESULTS = {"1-0": 1, "0-1": -1, "1/2-1/2": 0}
-BEST_MAX = 3  # moves of a comment
 NUM_MAX = 10**9
 
 
@@ -67,6 +64,7 @@ def main(arguments: list[str]) -> int:
 
 def _write(given: argparse.Namespace, game: "Game") -> int:
     from az_mpi.records.game_records import texts
+    from az_mpi.records.recorded_games import games_of
     from az_mpi.storage import segment
 
     paths = [path for iteration, path in segment.paths(given.run / "games") if given.iteration in (None, iteration)]
@@ -79,7 +77,7 @@ def _write(given: argparse.Namespace, game: "Game") -> int:
     with files.whole_file(given.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for path, ids in chosen.items():
             record = _read(path, game)
-            for one in _games(game, record, ids):
+            for one in games_of(game, record, ids):
                 if one is None:
                     num_elsewhere += 1
                     continue
@@ -132,79 +130,3 @@ def _choose(given, game, paths) -> "dict[Path, np.ndarray]":
     for place, number, _ in sorted(rows):
         chosen.setdefault(paths[place], []).append(number)
     return {path: np.array(ids, np.uint64) for path, ids in chosen.items()}
-
-
-def _games(game, record, ids) -> "Iterator[GameRecord | None]":
-    """Yield the chosen games of a record; None for one that begins where the file cannot tell."""
-    import numpy as np
-
-    ends = np.cumsum(record.games["length"])
-    first_policy = np.cumsum(record.positions["policy_count"]) - record.positions["policy_count"]
-    parts = np.split(record.chance, np.flatnonzero(np.diff(record.chance["game"])) + 1)
-    drawn = {int(part["game"][0]): part for part in parts if len(part)}
-    for k in np.flatnonzero(np.isin(record.games["id"], ids)):
-        begin, end = int(ends[k] - record.games["length"][k]), int(ends[k])
-        chance = drawn.get(int(record.games["id"][k]), record.chance[:0])
-        yield _game(game, record, k, slice(begin, end), first_policy, chance)
-
-
-def _game(game, record, k, rows, first_policy, chance):
-    """Return game k of a record. chance: its moves of chance."""
-    from az_mpi.records.game_records import GameRecord, Thought
-    from az_mpi.storage.imports import RANK
-
-    positions, about = record.positions[rows], record.games[k]
-    moves, start, last = _moves(game, positions, chance)
-    if start is None:
-        return None
-    is_imported = about["rank"] == RANK
-    thoughts: list[Thought | None] = [None] * len(moves)
-    first_ply = min([int(positions["ply"][0]), *chance["ply"][:1].tolist()])
-    for position, first in zip(positions, first_policy[rows]):
-        entries = record.policy[first : first + position["policy_count"]]
-        order = (-entries["probability"]).argsort(kind="stable")[:BEST_MAX]
-        best = tuple((int(entries["action"][j]), float(entries["probability"][j])) for j in order)
-        thought = Thought(float(position["root_value"]), () if is_imported else best)
-        thoughts[int(position["ply"]) - first_ply] = thought
-    is_over = game.num_players != 2 or game.terminal(last)[0][0]
-    note = "the limit of moves" if about["truncated"] else "" if is_over or not about["outcome"] else "resigned"
-    return GameRecord(
-        moves,
-        float(about["outcome"]),
-        ("imported" if is_imported else "az_mpi",) * game.num_players,
-        note,
-        thoughts,
-        start,
-        f"game {int(about['id'])}, iteration {int(about['iteration'])}",
-        _results(game, positions, about),
-        float(about["score"]) if game.score_name else None,
-    )
-
-
-def _moves(game, positions, chance):
-    """Return (all moves of a game, with the outcomes of chance; the text of the position in which it begins, "" for the
-    initial one, None if there is no text; the last state, [1, S])."""
-    import numpy as np
-
-    order = np.argsort(np.concatenate([positions["ply"], chance["ply"]]), kind="stable")
-    moves = np.concatenate([positions["action"], chance["outcome"]])[order]
-    last = game.play(positions["state"][-1:], positions["action"][-1:])
-    for drawn in chance["outcome"][chance["ply"] > positions["ply"][-1]]:
-        last = game.play(last, np.array([drawn]))
-    begins_with_chance = order[0] >= len(positions)  # no game that begins elsewhere does
-    start: str | None = ""
-    if not begins_with_chance and positions["state"][0].tobytes() != game.initial(1)[0].tobytes():
-        try:
-            start = game.state_to_text(positions["state"][0])
-        except (AttributeError, ValueError):
-            start = None
-    return moves.tolist(), start, last
-
-
-def _results(game, positions, about):
-    """Return the result of each player where they are not two, else ()."""
-    from az_mpi.core.players import by_player
-
-    if game.num_players <= 2:
-        return () if game.num_players == 2 else (float(about["outcome"]),)
-    return tuple(by_player(game.num_players, positions["value"][:1], positions["to_play"][:1])[0].tolist())
