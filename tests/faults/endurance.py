@@ -68,12 +68,13 @@ def main(words):
     parser.add_argument("--iterations", type=int, default=10_000, help="of the whole run (default 10000)")
     parser.add_argument("--faults", type=int, default=1000, help="jobs with a fault (default 1000; 0: the first half)")
     parser.add_argument("--settled", type=int, default=500, help="iteration from which memory must be flat")
+    parser.add_argument("--hours", type=float, default=24, help="no fault is injected later than that (default 24)")
     parser.add_argument("--ranks", type=int, default=2, help="of the first half (default 2)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first fault (default 0)")
     parser.add_argument("--folder", type=Path, required=True, help="an empty folder; the run stays in it")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
     given = parser.parse_args(words)
-    folder = given.folder.resolve()
+    folder, given.until = given.folder.resolve(), time.monotonic() + 3600 * given.hours
     if folder.exists() and any(folder.iterdir()):
         parser.error(f"--folder {given.folder}: is not empty")
     folder.mkdir(parents=True, exist_ok=True)
@@ -188,6 +189,8 @@ def with_faults(given, folder, options):
     run, begun, chain = folder / "run", given.iterations // 2, Chain(folder)
     seed = given.first
     for place in range(given.faults):
+        if time.monotonic() > given.until:
+            break
         one = catalogue.make(seed)
         while one.fault in LEFT_OUT:
             seed += 1
@@ -241,7 +244,8 @@ class Chain:
             invariants.nothing_left,
         ]
         found = [f"{each.__name__}: {text}" for each in cheap for text in each(outcome)]
-        if job.status not in (0, 70, 75):  # killed with mpirun: the next job takes the lock over
+        # Root was killed, with mpirun or before it had weights to leave with: the next job takes its lock over.
+        if job.status not in (0, 70, 75) or outcome.trial.fault == "kill in the start-up":
             found = [text for text in found if not text.startswith("nothing_left: the lock ")]
         self.broken += [f"job {len(self.statuses)}, seed {one.seed}, {one.fault}: {text}" for text in found]
         kept = place.with_name(f"job-{len(self.statuses):04d}")
