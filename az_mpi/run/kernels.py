@@ -9,11 +9,13 @@ another one has only its own rules to compile.
 import hashlib
 import inspect
 import itertools
+import multiprocessing
 import os
 import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -165,10 +167,20 @@ def _compiled(mark):
 
 
 def main(names: Sequence[str]) -> int:
-    """Compile the kernels of the games `names`, by default COMMON, for this processor; return the exit status."""
+    """Compile the kernels of the games `names`, by default COMMON, for this processor; return the exit status.
+
+    The kernels of each search are compiled by a process of its own, since few of them are also those of another."""
+    num = min(len(SEARCHES.built_in), len(os.sched_getaffinity(0)))
+    with ProcessPoolExecutor(num, multiprocessing.get_context("fork")) as pool:
+        kept = list(pool.map(_compile, SEARCHES.built_in, itertools.repeat(names or COMMON)))
+    return DONE if all(kept) else PROBLEMS  # the next start compiles again what could not be kept
+
+
+def _compile(algorithm, names):
+    """Compile the kernels of games with one search; return whether they could be kept."""
     begun = time.monotonic()
     several = [False, True][: len(os.sched_getaffinity(0))]
-    for name, algorithm, parallel in itertools.product(names or COMMON, SEARCHES.built_in, several):
+    for name, parallel in itertools.product(names, several):
         config = configuration.validate({"game": name, "search": {"algorithm": algorithm}}, "the command line")
         game = games.make(name)
         mark = _mark(config, game, parallel)
@@ -176,9 +188,9 @@ def main(names: Sequence[str]) -> int:
             for _ in rehearse(config, game, parallel):
                 pass
             _compiled(mark)
-            kind = f"{algorithm}{' over several threads' * parallel}"
+            kind = f"{algorithm}{' over several threads' if parallel else ''}"
             print(f"compiled the kernels for {name}, {kind} ({time.monotonic() - begun:.0f} s)", flush=True)
-    return DONE if kernel_cache.failure is None else PROBLEMS  # the next start compiles them again
+    return kernel_cache.failure is None
 
 
 if __name__ == "__main__":

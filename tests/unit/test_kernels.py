@@ -80,11 +80,17 @@ def test_a_run_calls_kernels_with_rehearsed_types_only(tmp_path, game, engine):
 
 
 def test_both_searches_are_compiled_ahead_of_a_run(monkeypatch, tmp_path):
-    rehearsed = []
+    rehearsed = tmp_path / "rehearsed"
+
+    def rehearse(config, *_):
+        with open(rehearsed, "a") as file:  # of several processes
+            file.write(f"{config.search.algorithm}\n")
+        return iter(())
+
     monkeypatch.setattr(kernels, "_mark", lambda config, game, parallel: tmp_path / config.search.algorithm)
-    monkeypatch.setattr(kernels, "rehearse", lambda config, *_: rehearsed.append(config.search.algorithm) or iter(()))
+    monkeypatch.setattr(kernels, "rehearse", rehearse)
     assert kernels.main(["tictactoe"]) == kernels.main(["tictactoe"]) == 0
-    assert sorted(rehearsed) == ["gumbel", "puct"]  # once each
+    assert sorted(rehearsed.read_text().split()) == ["gumbel", "puct"]  # once each
 
 
 def test_a_kernel_that_could_not_be_cached_is_compiled_again(monkeypatch, tmp_path):
