@@ -29,7 +29,8 @@ PROG = "python -m az_mpi analyse"
 ABOUT = "Analyse positions of a game, many at a time, as KataGo's analysis engine does."
 EPILOG = """\
 It reads queries from standard input, one a line, and writes answers to standard output. With --file it analyses every
-position of a game in SGF or PGN, or of moves as words, instead. docs/play.md explains the fields.
+position of a game in SGF or PGN, or of moves as words, instead. With --output too, it writes all games of the file
+again, with the value and the best moves of each position as comments. docs/play.md explains the fields.
 """
 LINE_BYTES_MAX = 2**24
 SIDES = ("black", "white", "sidetomove")
@@ -41,26 +42,39 @@ def main(arguments: list[str]) -> int:
     parser = make_parser(PROG, ABOUT, EPILOG, timed=False)
     parser.add_argument("--file", metavar="FILE", type=Path, help="analyse the game in FILE instead of queries")
     parser.add_argument(
+        "--output",
+        metavar="FILE",
+        type=Path,
+        help="with --file: write its games with comments to FILE.pgn, FILE.sgf or FILE.jsonl, which must not exist",
+    )
+    parser.add_argument(
         "--at_once", type=whole(4096), default=SLOTS, metavar="N", help=f"positions at a time ({SLOTS} by default)"
     )
     parser.add_argument(
         "--report_as", choices=SIDES, default=SIDES[0], help="whose winning rates are reported (black by default)"
     )
     given = parser.parse_args(arguments)
-    content = files.read(given.file).decode("utf-8", "replace") if given.file and _is_there(given.file) else None
+    if given.output and not given.file:
+        parser.error("--output writes the games of --file FILE, which is missing")
+    is_file = bool(given.file) and _is_there(given.file)
     from az_mpi.player.loaded_player import LoadedPlayer, load_player
 
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     player = load_player(find_network(given.run, given.checkpoint))
     expect_two_players(player.game, "analyse")
     player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
-    analyser = Analyser(
-        player, given.simulations or player.settings.simulations, given.at_once, given.report_as, _write
-    )
+    visits = given.simulations or player.settings.simulations
+    if given.output:
+        from az_mpi.play.annotate import annotate
+
+        print(annotate(player, visits, given.at_once, given.file, given.output))
+        return DONE
+    analyser = Analyser(player, visits, given.at_once, given.report_as, _write)
     end_on_interrupt()
-    if content is not None:
+    if is_file:
         from az_mpi.play import analysis_file
 
+        content = files.read(given.file).decode("utf-8", "replace")
         if not analyser.take(json.dumps(analysis_file.query(given.file, content, player.game))):
             raise Refusal(f"{given.file}: this game cannot be analysed, as the line above says")
         analyser.finish()

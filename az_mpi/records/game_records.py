@@ -2,8 +2,9 @@
 JSON lines for every game."""
 
 import json
+import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,14 +32,15 @@ class Thought(NamedTuple):
 
 
 class GameRecord(NamedTuple):
-    """A finished game.
+    """A game, as a file tells it.
 
     moves: all actions, from the initial position on, with the outcomes of chance. result: for the player who began, in
-    [-1, 1]. names: of the players, the one who began first. note: why a player lost it, if that was not by the rules.
-    thoughts: of the search in the position before each move, None where chance moves; () if nothing is known. start:
-    the text of the position in which the game begins, as `Game.state_to_text` writes it; "": the initial one. event:
-    the tournament or run that it is of. results: of each player where they are not two. score: where one player has a
-    score in the game's unit."""
+    [-1, 1]; NaN: the game is not finished. names: of the players, the one who began first. note: why a player lost it,
+    if that was not by the rules. thoughts: of the search in the position before each move, and in the last position
+    where that is known too; None where chance moves; () if nothing is known. start: the text of the position in which
+    the game begins, as `Game.state_to_text` writes it; "": the initial one. event: the tournament or run that it is of.
+    results: of each player where they are not two. score: where one player has a score in the game's unit. tags: what
+    else is told about the game, by names of the file's format; they replace what would be written there."""
 
     moves: Sequence[int]
     result: float
@@ -49,6 +51,7 @@ class GameRecord(NamedTuple):
     event: str = "az_mpi match"
     results: Sequence[float] = ()
     score: float | None = None
+    tags: Mapping[str, Any] = {}
 
 
 def check_suffix(path: Path, game: Game) -> None:
@@ -64,6 +67,12 @@ def check_suffix(path: Path, game: Game) -> None:
         )
     if path.suffix == ".sgf" and not game.sgf_number:
         raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn or .jsonl, which take every game")
+
+
+def can_tell(suffix: str, record: GameRecord) -> bool:
+    """Return whether a file with this suffix can tell a game: SGF, as it is written here, has no other beginning than
+    the initial position."""
+    return suffix != ".sgf" or not record.start
 
 
 def check_new(path: Path) -> None:
@@ -143,6 +152,7 @@ def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
         tags["KM"] = f"{game.komi:g}"
     if note := record.note or (CUT_NOTE if _is_cut(game, record) else ""):
         tags["GC"] = note
+    tags |= record.tags
     head = "".join(f"{name}[{_escaped(value)}]" for name, value in tags.items())
     states = _states(game, record)
     head += _sgf_thought(game, record, states, 0)
@@ -174,6 +184,8 @@ def _sgf_move(game, state, action):
 
 
 def _sgf_result(game, record):
+    if math.isnan(record.result):
+        return "?"
     if not record.result:
         return "0"
     points = ""
@@ -197,7 +209,7 @@ def _escaped(value):
 def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
     """Return a game in PGN, its moves in the game's own notation, which for chess is the standard one. White is the
     player who began. The tag Variant names a game other than chess. number: the game's place in its file, from 1."""
-    result = {1: "1-0", 0: "1/2-1/2", -1: "0-1"}[int(np.sign(record.result))]
+    result = "*" if math.isnan(record.result) else {1: "1-0", 0: "1/2-1/2", -1: "0-1"}[int(np.sign(record.result))]
     tags = {
         "Event": record.event,
         "Site": "?",
@@ -213,6 +225,7 @@ def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
         tags |= {"SetUp": "1", "FEN": record.start}
     if note := record.note or (ADJUDICATION if _is_cut(game, record) else ""):
         tags["Termination"] = note
+    tags |= record.tags
     head = [f'[{name} "{_quoted(value)}"]' for name, value in tags.items()]
     return "\n".join([*head, "", *_wrapped(_pgn_words(game, record), result)]) + "\n"
 
@@ -266,7 +279,7 @@ def to_json(game: Game, record: GameRecord, number: int = 1) -> str:
         "event": record.event,
         "players": list(record.names),
         "moves": [_word(game, state, action) for state, action in zip(states, record.moves)],
-        "result": float(record.result),
+        "result": None if math.isnan(record.result) else float(record.result),
     }
     content |= {"results": list(record.results)} if record.results else {}
     content |= {} if record.score is None else {"score": record.score}

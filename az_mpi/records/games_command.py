@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _write(given: argparse.Namespace, game: "Game") -> int:
-    from az_mpi.records.game_records import texts
+    from az_mpi.records.game_records import can_tell, texts
     from az_mpi.records.recorded_games import games_of
     from az_mpi.storage import segment
 
@@ -78,7 +78,7 @@ def _write(given: argparse.Namespace, game: "Game") -> int:
         for path, ids in chosen.items():
             record = _read(path, game)
             for one in games_of(game, record, ids):
-                if one is None:
+                if one is None or not can_tell(given.output.suffix, one):
                     num_elsewhere += 1
                     continue
                 file.writelines(texts(given.output.suffix, game, [one], num + 1))

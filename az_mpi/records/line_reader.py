@@ -38,7 +38,8 @@ def read_json(text: str, game: Game) -> WrittenGame:
     said = [*results, *([] if result is None else [result])]
     if not all(abs(one) <= 1 for one in said) or any(value != value for value in values.values()):
         return WrittenGame(fault="not readable: a result or value is no number from -1 to 1")
-    return WrittenGame(words, result, values, str(start), for_mover=True, results=results)
+    names = [str(name) for name in content.get("players") or [] if isinstance(name, str)]
+    return WrittenGame(words, result, values, str(start), for_mover=True, results=results, names=names)
 
 
 def read_plain(text: str, game: Game) -> WrittenGame:

@@ -16,6 +16,7 @@ _TOKEN = re.compile(r"\{[^}]*\}?|;[^\n]*|[()]|[^\s(){};]+")
 _PLAIN = re.compile(r"[(){};$]")  # a game without any of these is moves, numbers and a result alone
 _NUMBER = re.compile(r"\d+\.+")
 _EVAL = re.compile(r"\[%eval\s+(#?)([+-]?\d+(?:\.\d+)?)")
+_BY_MOVES = ("result", "fen", "setup")  # tags that a file of the same moves has by itself
 _CHESS = ("chess", "standard", "normal", "from position", "")  # what Variant may say
 _ENDINGS = {*RESULTS, "*"}
 _SIGNS = {"", "e.p.", "ep", "e.p", "=", "+-", "-+", "+/-", "-/+", "=+", "+=", "+/=", "=/+", "N", "D"}  # no moves
@@ -37,11 +38,11 @@ def game_starts(content: bytes, at_start: bool) -> Iterator[int]:
 
 def read_game(text: str, game: Game) -> WrittenGame:
     """Return the game in a text of PGN."""
-    end, tags = 0, {}
+    end, tags, told = 0, {}, {}
     for match in _TAG.finditer(text):
         if text[end : match.start()].strip():
             break
-        tags[match[1].lower()] = match[2].replace('\\"', '"').replace("\\\\", "\\")
+        told[match[1]] = tags[match[1].lower()] = match[2].replace('\\"', '"').replace("\\\\", "\\")
         end = match.end()
     if fault := _misfit(tags, game):
         return WrittenGame(fault=fault)
@@ -50,7 +51,9 @@ def read_game(text: str, game: Game) -> WrittenGame:
     if result in RESULTS and not ending and not fault:
         fault = "not readable: the result does not stand after the moves; the game is not whole" if words else ""
     known = RESULTS.get(result if result in RESULTS else ending)
-    return WrittenGame(words, known, values, tags.get("fen", ""), fault=fault)
+    names = (tags.get("white", "?"), tags.get("black", "?"))
+    told = {name: value for name, value in told.items() if name.lower() not in _BY_MOVES}
+    return WrittenGame(words, known, values, tags.get("fen", ""), fault=fault, names=names, tags=told)
 
 
 def _misfit(tags, game):

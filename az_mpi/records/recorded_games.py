@@ -42,6 +42,7 @@ def _game(game, record, k, rows, first_policy, chance):
         thoughts[int(position["ply"]) - first_ply] = thought
     is_over = game.num_players != 2 or game.terminal(last)[0][0]
     note = "the limit of moves" if about["truncated"] else "" if is_over or not about["outcome"] else "resigned"
+    note = "unterminated" if np.isnan(about["outcome"]) else note
     return GameRecord(
         moves,
         float(about["outcome"]),

@@ -80,15 +80,18 @@ class MoveWords:
         return text.rstrip(NOTES) or text
 
 
-def replay(game: Game, written: Sequence[WrittenGame], words: MoveWords) -> tuple[Record, list[str]]:
+def replay(
+    game: Game, written: Sequence[WrittenGame], words: MoveWords, unfinished: bool = False
+) -> tuple[Record, list[str]]:
     """Return (the games that the rules allow, as a record without ids, in order; why each game is left out, "" if it is
-    taken). In place of its id a move of chance has the number of its game in the record."""
-    return _Replay(game, written, words).result()
+    taken). In place of its id a move of chance has the number of its game in the record. unfinished: whether games
+    without a result are taken too; their outcome is NaN."""
+    return _Replay(game, written, words, unfinished).result()
 
 
 class _Replay:
-    def __init__(self, game: Game, written: Sequence[WrittenGame], words: MoveWords):
-        self.game, self.written, self.words = game, written, words
+    def __init__(self, game: Game, written: Sequence[WrittenGame], words: MoveWords, unfinished: bool):
+        self.game, self.written, self.words, self.unfinished = game, written, words, unfinished
         self.faults = [one.fault or ("" if one.words else "no moves") for one in written]
         self.totals = np.array([len(one.words) for one in written], np.int64)  # of moves, passes that are put in too
         self.says_players = any(one.players for one in written)
@@ -190,7 +193,8 @@ class _Replay:
         float [P], if the rules have ended it."""
         said, first = self._said(k), by_rules[0]
         if said is None and not ended:
-            self.faults[k] = "no result"
+            self.outcome[k] = np.nan
+            self.faults[k] = "" if self.unfinished else "no result"
         elif said is None:
             self.outcome[k] = by_rules
         elif ended and np.sign(said[0]) != np.sign(first) and not self._is_counted():

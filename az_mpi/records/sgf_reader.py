@@ -15,6 +15,9 @@ _MARK = re.compile(rb"\[(?:\\.|[^\]\\])*\]?|[()]", re.DOTALL)
 _PART = re.compile(r"([()])|([A-Za-z]+)\s*((?:\[(?:\\.|[^\]\\])*\]\s*)+)", re.DOTALL)
 _VALUE = re.compile(r"\[((?:\\.|[^\]\\])*)\]", re.DOTALL)
 _POINTS = re.compile(r"([BW])\+(\d+(?:\.\d+)?)?", re.IGNORECASE)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+# Properties about a game as a whole.
+_ABOUT = set("AN BR BT CP DT EV GC GN KM ON OT PB PC PW RE RO RU SO TM US WR WT".split())
 _DRAWS = ("0", "draw", "jigo", "d")
 _SET_UP = ("AB", "AW", "AE")
 _HEX_WORDS = {word: name for name, word in HEX_MOVES.items()}
@@ -67,7 +70,9 @@ def read_game(text: str, game: Game) -> WrittenGame:
         words = [_cell_word(word, game) for word in words]
     else:
         words = [_HEX_WORDS.get(word.lower(), word) for word in words]
-    return WrittenGame(words, _result(tags, game), values, players=players)
+    told = {name: _ESCAPED.sub(r"\1", tags[name]) for name in sorted(_ABOUT & tags.keys())}
+    names = (told.get("PB", "?"), told.get("PW", "?"))
+    return WrittenGame(words, _result(tags, game), values, players=players, names=names, tags=told)
 
 
 def _misfit(tags, game):

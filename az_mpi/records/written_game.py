@@ -14,7 +14,9 @@ class WrittenGame(NamedTuple):
     were made: the value of the position after them for the player who began, in [-1, 1]}. start: the position in which
     the game begins, as a text that `Game.text_to_state` reads; "": the initial one. players: who made each move, 0 or
     1, where the file says that; else (). fault: why the game cannot be taken, "" if nothing is known against it.
-    for_mover: whether `values` are for the player to move instead. results: of each player where they are not two."""
+    for_mover: whether `values` are for the player to move instead. results: of each player where they are not two.
+    names: of the players, the one who began first; () if the file has none. tags: what else the file tells about the
+    game, by the names that its format has for that."""
 
     words: Sequence[str] = ()
     result: float | None = None
@@ -24,3 +26,5 @@ class WrittenGame(NamedTuple):
     fault: str = ""
     for_mover: bool = False
     results: Sequence[float] = ()
+    names: Sequence[str] = ()
+    tags: Mapping[str, str] = {}

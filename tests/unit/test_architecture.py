@@ -35,7 +35,7 @@ MAY_IMPORT = {
     "telemetry": "config core games liveness storage",
     "report": "config core games storage telemetry",
     "run": "config core evaluate games liveness mpi network search selfplay storage telemetry train",
-    "play": "core games player storage",
+    "play": "core games player records selfplay storage",
     "export": "core games network play player report storage",
     "loop": "core mpi report run selfplay telemetry",
     "modes": "config core liveness loop mpi player run selfplay storage telemetry",

@@ -316,6 +316,27 @@ def test_a_game_that_begins_elsewhere_is_written_with_its_start(tmp_path, suffix
     assert game.state_to_text(record.positions["state"][0]) == start
 
 
+def test_a_game_that_begins_elsewhere_is_left_out_of_sgf(tmp_path, capsys):
+    """SGF as it is written here has no stones set up: another program would read other positions."""
+    game = games.make("othello")
+    state = game.play(game.initial(1), game.legal(game.initial(1)).argmax(1))[0]
+    [record] = random_records(game, 1)
+    states, moves = [state], []
+    while not game.terminal(states[-1][None])[0][0]:
+        moves.append(int(game.legal(states[-1][None])[0].argmax()))
+        states.append(game.play(states[-1][None], np.array(moves[-1:]))[0])
+    write(
+        tmp_path / "a.jsonl",
+        game,
+        [record, GameRecord(moves, record.result, ("x", "y"), start=game.state_to_text(state))],
+    )
+    run_folder.prepare(tmp_path / "run", make_config("othello"), ["here"], fresh=False)
+    assert importing(tmp_path, capsys, tmp_path / "a.jsonl")[0] == 0
+    assert obey(["games", str(tmp_path / "run"), "--output", str(tmp_path / "b.sgf")]) == 0
+    assert "left out: 1 that begin" in capsys.readouterr().err
+    assert (tmp_path / "b.sgf").read_text().count("(;") == 1
+
+
 @pytest.mark.parametrize("name, suffix", [("othello(size=6)", ".sgf"), ("chess", ".pgn"), ("connect4", ".jsonl")])
 def test_no_damage_to_a_file_ends_the_import(tmp_path, name, suffix):
     """Whatever a file holds, each game comes in or has a reason, and what comes in was played by the rules."""
