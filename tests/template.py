@@ -17,6 +17,40 @@ import sys
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
+class Template:
+    """A template, which starts when the first rank is asked for. environment: that it loads the libraries in."""
+
+    def __init__(self, environment):
+        import tempfile  # here and below, since a stand-in has to start soon
+
+        self.environment, self.folder, self.process = environment, tempfile.mkdtemp(prefix="az_mpi-"), None
+
+    def words(self):
+        """Return the words that start a rank in the place of `python`."""
+        import subprocess
+
+        if self.process is None:
+            code, socket_of_it = "import template; template.main()", os.path.join(self.folder, "socket")
+            paths = [os.path.dirname(os.path.abspath(__file__)), self.environment["PYTHONPATH"]]
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", code, socket_of_it],
+                env=self.environment | {"PYTHONPATH": os.pathsep.join(paths)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            assert self.process.stdout.readline() == "ready\n"
+        return [sys.executable, "-IS", os.path.abspath(__file__), os.path.join(self.folder, "socket")]
+
+    def close(self):
+        """End the template."""
+        import shutil
+
+        if self.process:
+            self.process.communicate()
+        shutil.rmtree(self.folder)
+
+
 def stand_in(address, words):
     """Have the template run `python WORDS` and end as that does."""
     with socket.socket(socket.AF_UNIX) as link:
@@ -108,6 +142,8 @@ def serve(address):
                     os.umask(request["umask"])
                     os.environ.clear()
                     os.environ.update(request["environment"])
+                    if "tempfile" in sys.modules:
+                        sys.modules["tempfile"].tempdir = None  # TMPDIR may be another one
                     os.getppid = lambda parent=request["parent"]: parent  # mpirun, which a rank looks for
                     return request["words"]
                 for file in files:

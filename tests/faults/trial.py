@@ -4,6 +4,7 @@ python tests/faults/trial.py SEED [--folder FOLDER]     a failing trial prints t
 """
 
 import argparse
+import atexit
 import json
 import os
 import signal
@@ -15,19 +16,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 import catalogue  # noqa: E402
 import h5py  # noqa: E402
 import invariants  # noqa: E402
 import psutil  # noqa: E402
+from template import Template  # noqa: E402
 
 PROGRAM = Path(__file__).parent / "programs" / "faulty.py"
 LAUNCHER = Path(sys.executable).parent / "mpirun"
 BOUND_S = 240  # of a job, on a machine with too few cores for it
 LEAVE_S = 15  # that what a job has started is given to go after mpirun
 LOOK_S, THOROUGH_EVERY = 0.1, 10  # between two looks; of which every tenth is at memory and ports too
-MARK = "AZ_MPI_TRIAL"  # in the environment of every process of a job
+MARK = "AZ_MPI_TRIAL"  # in the environment of every process of a job that is not a rank of TEMPLATE's
+ROOT_MAY_RUN = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+TEMPLATE = Template(os.environ | ROOT_MAY_RUN | {"PYTHONPATH": str(ROOT)})
+atexit.register(TEMPLATE.close)
 
 
 @dataclass
@@ -99,7 +104,7 @@ def watch(trial, folder, run, injections, visible=None):
         f"localhost:{trial.ranks}",
         "--bind-to",
         "none",
-        sys.executable,
+        *python_of(trial),
         PROGRAM,
         plan,
         "--config_file",
@@ -110,10 +115,7 @@ def watch(trial, folder, run, injections, visible=None):
     for name, value in trial.options.items():
         words += ["--set", f"{name}={value}"]
     environment = dict(
-        os.environ,
-        OMPI_ALLOW_RUN_AS_ROOT="1",
-        OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-        PYTHONPATH=str(ROOT),
+        TEMPLATE.environment,
         TMPDIR=str(temporary),
         TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"),
         **{MARK: str(folder)},
@@ -140,6 +142,12 @@ def watch(trial, folder, run, injections, visible=None):
     look_at_segments(job, run)
     look_for_rest(job, temporary)
     return job
+
+
+def python_of(trial):
+    """Return the words that start a rank. Where mpirun itself is the victim, ranks are Pythons of their own, since one
+    of a template does not see its parent die."""
+    return [sys.executable] if "mpirun" in trial.fault else TEMPLATE.words()
 
 
 def follow(job, process, folder, run, late):
@@ -199,11 +207,13 @@ def end(job, process, folder):
 
 
 def processes(folder):
-    """Return the living processes of a job, found by their environment: their parent may have ended."""
-    found = []
+    """Return the living processes of a job: those with its mark in their environment, as their parent may have ended,
+    and the ranks of the template, which is of one job at a time."""
+    parent, found = TEMPLATE.process and TEMPLATE.process.pid, []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == str(folder) and process.status() != psutil.STATUS_ZOMBIE:
+            is_own = process.environ().get(MARK) == str(folder) or parent and process.ppid() == parent
+            if is_own and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except psutil.Error:
             pass

@@ -1,15 +1,10 @@
 """Starting real MPI jobs from tests."""
 
-import os
-import shutil
 import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import pytest
-import template
 from jobs import HYDRA, PROGRAMS, ROOT, SMOKE, command
+from template import Template
 
 
 @pytest.fixture
@@ -24,28 +19,17 @@ def forked():
 
     A library may read a variable of the environment when it is loaded. So only ranks with the environment of the
     template come from it. Variables of a job, which mpirun or Slurm sets, may differ."""
-    folder, processes = Path(tempfile.mkdtemp(prefix="az_mpi-")), []
 
     def of_libraries(environment):
         return {k: v for k, v in environment.items() if k != "PYTEST_CURRENT_TEST" and not k.startswith("PMI_")}
 
-    known = of_libraries(command(1, [])[1])
+    known = Template(of_libraries(command(1, [])[1]))
 
     def forked(environment):
-        if HYDRA or of_libraries(environment) != known:
-            return None
-        if not processes:
-            words = [sys.executable, "-c", "import template; template.main()", folder / "socket"]
-            path = os.pathsep.join([str(Path(template.__file__).parent), known["PYTHONPATH"]])
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-            processes.append(subprocess.Popen(words, cwd=ROOT, env=known | {"PYTHONPATH": path}, **pipes))
-            assert processes[0].stdout.readline() == "ready\n"
-        return [sys.executable, "-IS", template.__file__, folder / "socket"]
+        return None if HYDRA or of_libraries(environment) != known.environment else known.words()
 
     yield forked
-    for process in processes:
-        process.communicate()
-    shutil.rmtree(folder)
+    known.close()
 
 
 @pytest.fixture(scope="session")
