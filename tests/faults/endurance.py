@@ -5,8 +5,8 @@ python tests/faults/endurance.py --iterations 10000 --faults 1000 --folder runs/
 The first half is one job. Whenever an iteration has ended, the memory (RSS), the open files and the threads of each
 rank are noted. The second half is a chain of jobs in the same folder: each gets one fault of catalogue.py, and the next
 one continues. What must hold after a trial (invariants.py) must hold after each job; that every game is stored once and
-that every file is whole is looked at after every tenth job and at the end. The last job has no fault and completes the
-run.
+that every file is whole is looked at after every hundredth job and at the end. The last job has no fault and completes
+the run. A folder whose first half is done continues with the second.
 
 Prints one JSON object; exit status 1 if something is broken, memory or open files grow, or a fault loses something.
 """
@@ -32,6 +32,8 @@ import invariants
 import psutil
 from catalogue import Trial
 
+from az_mpi.telemetry import metrics
+
 SETTINGS = {
     "selfplay.num_games": 16,
     "search.simulations": 4,
@@ -52,9 +54,10 @@ SETTINGS = {
 }
 # Training returns to an earlier checkpoint three times in a run, and then the run ends: it cannot continue by design.
 LEFT_OUT = ("gradients not finite for good",)
-THOROUGH_EVERY = 10  # jobs
+THOROUGH_EVERY = 100  # jobs; it takes 20 ms for a segment
 AROUND = 50  # iterations whose median stands for one moment
 FLAT = 0.01  # how much of its memory a rank may gain from --settled to the end of the first half
+SAMPLES = "samples.json"  # of the first half
 MIB = 2**20
 
 
@@ -71,15 +74,21 @@ def main(words):
     parser.add_argument("--hours", type=float, default=24, help="no fault is injected later than that (default 24)")
     parser.add_argument("--ranks", type=int, default=2, help="of the first half (default 2)")
     parser.add_argument("--first", type=int, default=0, help="seed of the first fault (default 0)")
-    parser.add_argument("--folder", type=Path, required=True, help="an empty folder; the run stays in it")
+    parser.add_argument("--folder", type=Path, required=True, help="a new folder; the run stays in it")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for run_dist.py")
     given = parser.parse_args(words)
     folder, given.until = given.folder.resolve(), time.monotonic() + 3600 * given.hours
-    if folder.exists() and any(folder.iterdir()):
-        parser.error(f"--folder {given.folder}: is not empty")
+    is_half = (folder / SAMPLES).exists()
+    if folder.exists() and any(folder.iterdir()) and not is_half:
+        parser.error(f"--folder {given.folder}: is not empty, and holds no first half that is done")
     folder.mkdir(parents=True, exist_ok=True)
     options = SETTINGS | dict(word.split("=", 1) for word in given.set)
-    found = {"iterations": given.iterations, "faults": given.faults} | quiet(given, folder, options)
+    if not is_half:
+        quiet(given, folder, options)
+    half = json.loads((folder / SAMPLES).read_text())
+    broken = [] if half["status"] == 0 else [f"the job without a fault ended with {half['status']}"]
+    found = {"iterations": given.iterations, "faults": given.faults}
+    found |= figures(half["samples"], half["ended"], given.settled, broken) | {"broken": broken}
     if given.faults:
         more = with_faults(given, folder, options)
         found |= more | {"broken": found["broken"] + more["broken"]}
@@ -89,7 +98,7 @@ def main(words):
 
 
 def quiet(given, folder, options):
-    """Run the first half in one job; return {metric: figure}, and as "broken" what was wrong, in words."""
+    """Run the first half in one job, and write what was noted of it to SAMPLES."""
     iterations = given.iterations // 2 if given.faults else given.iterations
     words = [sys.executable, ROOT / "run_dist.py", "--config_file", ROOT / "configs" / "smoke.json"]
     words += ["--logdir", folder / "run"]
@@ -110,9 +119,7 @@ def quiet(given, folder, options):
         finally:
             job.terminate()
             status = job.wait()
-    (folder / "samples.json").write_text(json.dumps({"samples": samples, "ended": ended}))
-    broken = [] if status == 0 else [f"the job without a fault ended with {status}"]
-    return figures(samples, ended, given.settled, broken) | {"broken": broken}
+    (folder / SAMPLES).write_text(json.dumps({"samples": samples, "ended": ended, "status": status}))
 
 
 def sample(job, metrics, num_ranks):
@@ -186,8 +193,9 @@ def near(rows, iteration):
 
 def with_faults(given, folder, options):
     """Run the second half, a job for each fault and one that completes the run; return {metric: figure}."""
-    run, begun, chain = folder / "run", given.iterations // 2, Chain(folder)
-    seed = given.first
+    run, chain, seed = folder / "run", Chain(folder), given.first
+    begun = max(record["iteration"] for record in metrics.read(run / "metrics.jsonl") if record["kind"] == "iteration")
+    remove(folder / "job")  # of a half that was broken off
     for place in range(given.faults):
         if time.monotonic() > given.until:
             break
@@ -244,8 +252,8 @@ class Chain:
             invariants.nothing_left,
         ]
         found = [f"{each.__name__}: {text}" for each in cheap for text in each(outcome)]
-        # Root was killed, with mpirun or before it had weights to leave with: the next job takes its lock over.
-        if job.status not in (0, 70, 75) or outcome.trial.fault == "kill in the start-up":
+        # Root was killed: with mpirun, by MPI_Abort or in the start-up. The next job takes its lock over.
+        if job.status not in (0, 75) or outcome.trial.fault == "kill in the start-up":
             found = [text for text in found if not text.startswith("nothing_left: the lock ")]
         self.broken += [f"job {len(self.statuses)}, seed {one.seed}, {one.fault}: {text}" for text in found]
         kept = place.with_name(f"job-{len(self.statuses):04d}")
@@ -253,7 +261,7 @@ class Chain:
         if not found:
             remove(kept)
         line = f"job {len(self.statuses)}: {one.fault}, {one.phase if one.injections else '-'}: status {job.status}"
-        print(f"{line}, {job.seconds:.0f} s{', BROKEN' if found else ''}", file=sys.stderr, flush=True)
+        print("\n  BROKEN: ".join([f"{line}, {job.seconds:.0f} s", *found]), file=sys.stderr, flush=True)
 
     def look_at_all(self, run):
         """Check that each acknowledged game is stored exactly once, and that every file is whole."""
@@ -266,12 +274,14 @@ class Chain:
 
 
 def of_start_up(one, job):
-    """Return the trial; as one of the start-up if a rank was killed before the job had its weights, since a job that
-    resumes also exchanges games while it fills its window."""
-    fired, weights = job.times("fired"), job.times("weights")
+    """Return the trial; as one of the start-up if a rank was killed before the job had its weights, or before its first
+    step and the job ended, since a job that resumes also exchanges games and weights while it fills its window."""
+    fired, weights, steps = job.times("fired"), job.times("weights"), job.times("step")
     kills = [each for each in one.injections if each.action[0] == "signal" and each.action[2] in (9, 11)]
-    if fired and kills and "mpirun" not in kills[0].action[1] and (not weights or fired[0] < weights[0]):
-        return replace(one, fault="kill in the start-up")
+    if fired and kills and "mpirun" not in kills[0].action[1]:
+        is_filling = job.status == 75 and (not steps or fired[0] < steps[0])
+        if not weights or fired[0] < weights[0] or is_filling:
+            return replace(one, fault="kill in the start-up")
     return one
 
 
