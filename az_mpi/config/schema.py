@@ -40,7 +40,9 @@ class Network(Section):
         ("policy", "value"),
         (
             'The network\'s outputs; the search needs a policy and a value. "wdl" is a value too, in three numbers: '
-            'win, draw and loss, for games with draws. The names after "wdl" only train the network: docs/methods.md.'
+            'win, draw and loss, for games with draws. With "policy(any_size=True)" and "value(any_size=True)" no '
+            "weight belongs to one board size, as on large boards, so that another size can be begun with the network. "
+            'The names after "wdl" only train the network: docs/methods.md.'
         ),
     )
     engine: named(ENGINES) = free(

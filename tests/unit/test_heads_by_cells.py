@@ -9,12 +9,14 @@ from torch import nn
 
 from az_mpi import games
 from az_mpi.config import schema as models
+from az_mpi.core.problems import Refusal
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.openvino_engine import Int8Engine, OpenVinoEngine
 from az_mpi.network.engines.torch_engine import TorchEngine
 from az_mpi.network.heads.head import pooled
 from az_mpi.network.heads.policy import Policy
 from az_mpi.network.heads.value import Value
+from az_mpi.network.heads.wdl import WinDrawLoss
 
 SETTINGS = models.Network(blocks=1, channels=16)
 LARGE = [
@@ -101,6 +103,21 @@ def test_further_actions_come_last_and_from_the_whole_board():
     logits = policy(tower)
     assert logits.shape == (2, 82) and logits[:, 81].tolist() == pytest.approx([37, 0])
     assert logits[1].nonzero().tolist() == [[4]] and logits[1, 4] == 5  # row 0, column 4
+
+
+@pytest.mark.parametrize("name", ["othello(size=6)", "go(size=5)", "breakthrough(rows=5,columns=5)"])
+def test_heads_for_any_size_have_the_same_weights_on_each_board(name):
+    larger = {"othello(size=6)": "othello", "go(size=5)": "go(size=9)"}.get(name, "breakthrough")
+    for head in (Policy, Value):
+        small, large = (head(games.make(game), 16, any_size=True).state_dict() for game in (name, larger))
+        assert {key: x.shape for key, x in small.items()} == {key: x.shape for key, x in large.items()}
+    wdl = WinDrawLoss(games.make(name), 16, any_size=True)
+    assert wdl.is_pooled and wdl.out.out_features == 3
+
+
+def test_a_policy_of_columns_is_for_one_size():
+    with pytest.raises(Refusal, match="actions of connect4 are not those of cells"):
+        Policy(games.make("connect4"), 16, any_size=True)
 
 
 def test_pooling_by_hand():

@@ -74,6 +74,16 @@ def test_another_board_size_takes_the_tower_and_the_layers_of_cells():
     assert torch.equal(found.tensors["heads.value.out.weight"], ours.state_dict()["heads.value.out.weight"])
 
 
+def test_another_board_size_takes_all_of_heads_for_any_size():
+    heads = ("policy(any_size=True)", "value(any_size=True)")
+    other = games.make("othello(size=8)")
+    theirs, ours = built(OTHELLO6, heads=heads), fresh(other)  # whose heads are such by their size
+    found = transfer(theirs.state_dict(), ours.state_dict(), same_board=False)
+    assert not found.widened and not found.new
+    ours.load_state_dict(found.tensors)
+    assert outputs(ours, other)["policy"].shape == (5, other.num_actions)
+
+
 def test_blocks_of_another_kind_are_not_taken_in_part():
     theirs, ours = built(OTHELLO6), fresh(OTHELLO6, block="squeeze_excitation")
     found = transfer(theirs.state_dict(), ours.state_dict(), True)

@@ -4,6 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.network.heads.head import WEIGHTS_MAX, Head, draw, pooled, rows, zero
 
@@ -16,17 +17,23 @@ class Policy(Head):
 
     A linear layer makes them from all cells. Where that would have more than WEIGHTS_MAX weights and the actions are of
     cells (`Game.action_kinds`), each cell makes those of its own actions; actions of no cell come from global pooling.
+    any_size: whether that is so on a small board, too: then all of the head fits another board size.
     """
 
     name, target_dtype = "policy", None
 
-    def __init__(self, game: Game, channels: int):
+    def __init__(self, game: Game, channels: int, any_size: bool = False):
         super().__init__()
         _, height, width = game.planes_shape
         kinds = game.action_kinds
+        if any_size and not kinds:
+            raise Refusal(
+                f"network.heads: policy(any_size=True): the actions of {game.name} are not those of cells\n"
+                '  allowed: "policy", which fits one board size'
+            )
         inputs = HIDDEN_CHANNELS * height * width
         self.conv = nn.Conv2d(channels, HIDDEN_CHANNELS, 1)
-        self.by_cells = kinds > 0 and inputs * game.num_actions > WEIGHTS_MAX
+        self.by_cells = kinds > 0 and (any_size or inputs * game.num_actions > WEIGHTS_MAX)
         self.further = None
         if not self.by_cells:
             self.out = nn.Linear(inputs, game.num_actions)

@@ -31,18 +31,19 @@ class Value(Head):
     than an end of the game, as they should be.
 
     The hidden layer reads all cells, or, where it would have more than WEIGHTS_MAX weights, global pooling over them.
+    any_size: whether that is so on a small board, too: then all of the head fits another board size.
     """
 
     name = "value"
     has_floor = True
     target_dtype: np.dtype = np.dtype("<f4")
 
-    def __init__(self, game: Game, channels: int):
+    def __init__(self, game: Game, channels: int, any_size: bool = False):
         super().__init__()
         _, height, width = game.planes_shape
         self.conv = nn.Conv2d(channels, HIDDEN_CHANNELS, 1)
         inputs = HIDDEN_CHANNELS * height * width
-        self.is_pooled = inputs * HIDDEN > WEIGHTS_MAX
+        self.is_pooled = any_size or inputs * HIDDEN > WEIGHTS_MAX
         self.hidden = nn.Linear(2 * HIDDEN_CHANNELS if self.is_pooled else inputs, HIDDEN)
         num = num_values(game.num_players)
         self.floor_plane = game.floor_plane if self.has_floor else None

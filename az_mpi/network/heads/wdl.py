@@ -28,13 +28,13 @@ class WinDrawLoss(Value):
     target_dtype = np.dtype(("<f4", (3,)))
     has_floor = False
 
-    def __init__(self, game: Game, channels: int):
+    def __init__(self, game: Game, channels: int, any_size: bool = False):
         if game.num_players > 2:
             raise Refusal(
                 f"network.heads: wdl has no form for {game.num_players} players, as in {game.name}\n"
                 '  allowed: "value", which has a value of each player'
             )
-        super().__init__(game, channels)
+        super().__init__(game, channels, any_size)
         self.out = nn.Linear(HIDDEN, 3)
 
     def forward(self, tower: torch.Tensor, planes: torch.Tensor | None = None) -> torch.Tensor:
