@@ -192,10 +192,17 @@ def complete(run: Run) -> None:
     run.world.barrier()
 
 
-def show(run: Run) -> None:
-    """Write the report. If that fails, the run is complete all the same."""
+def fitted(run: Run) -> None:
+    """Let root write the report of a run that a fit has trained, and log where it is."""
+    if run.world.is_root:
+        show(run, complete=False)
+    run.report.say("report in %s", run.setup.folder / html_report.NAME)
+
+
+def show(run: Run, complete: bool = True) -> None:
+    """Write the report. If that fails, the run is as it is all the same. complete: whether it is complete."""
     try:
-        html_report.write(run.setup.folder, complete=True)
+        html_report.write(run.setup.folder, complete)
     except Exception as error:
         expected = isinstance(error, (OSError, Refusal))
         run.report.logger.warning(

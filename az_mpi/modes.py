@@ -43,7 +43,12 @@ def fit(arguments: Arguments, config: Config, world: World, requests: Requests) 
     """Train the run in --logdir, which may be new, on the games that are in it."""
     world.from_root(lambda: fitting.check(arguments.logdir))
     task = fitting.Task(arguments.epochs, arguments.minutes, arguments.held_out)
-    _start(arguments, config, world, requests, lambda run: fitting.fit(run, task))
+
+    def do(run):
+        fitting.fit(run, task)
+        loop.fitted(run)
+
+    _start(arguments, config, world, requests, do)
 
 
 def _start(arguments, config, world, requests, do):

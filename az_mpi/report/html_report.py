@@ -12,7 +12,7 @@ from az_mpi.core.arguments import Parser
 from az_mpi.core.printing import counted, seat_name
 from az_mpi.core.problems import Refusal, readable, write_file
 from az_mpi.core.registry import parse
-from az_mpi.report import board, chart, curve, run_data, strength
+from az_mpi.report import board, chart, curve, fit_curves, run_data, strength
 from az_mpi.report.chart import Series
 from az_mpi.telemetry.status_text import duration
 from az_mpi.telemetry.summary import loss_names
@@ -69,6 +69,7 @@ def render(data: run_data.RunData, complete: bool = False) -> str:
     sections = [
         _head(data, name, complete),
         strength.verdict(data),
+        fit_curves.section(data, data.marks(data.fits, "step")),
         _charts(data),
         _ranks(data),
         _games(data),

@@ -107,7 +107,7 @@ class RunData(NamedTuple):
             for record in self.iterations
         ]
 
-    def marks(self, records: list[dict[str, Any]], key: str) -> list[tuple[float, str]]:
+    def marks(self, records: Sequence[dict[str, Any]], key: str) -> list[tuple[float, str]]:
         """Return (place, text) for every start but the first. The place is between those of the records before and
         after it. key: of a record's place."""
         found = []

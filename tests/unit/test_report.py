@@ -184,6 +184,34 @@ def test_points_of_the_curves_are_those_of_the_metrics(run):
     assert numbers(text, "Elo difference") == [["against random", "100", "[50, -]"]]
 
 
+def test_a_fit_is_shown_with_what_the_network_knows_of_games_held_out(run):
+    assert "Fit to stored games" not in html_report.render(run_data.load(run))
+    held = {"num_positions": 1200, "policy_top1": 0.25, "policy_top5": 0.75, "value_error": 0.5}
+    held |= {"value_squared_error": 0.4, "calibration_error": 0.1, "calibration": [[3, -0.9, -1.0], [0, 0.0, 0.0]]}
+    fits = [
+        {
+            "kind": "fit",
+            "time": 1.0,
+            "step": 10 * k,
+            "epoch": k,
+            "policy_loss": 2.0 / k,
+            "held_out": held | {"policy_top1": k / 8},
+        }
+        for k in (1, 2)
+    ]
+    with open(run / "metrics.jsonl", "a") as file:
+        file.writelines(json.dumps(record) + "\n" for record in fits)
+    text = html_report.render(run_data.load(run))
+    for shown in ("policy loss, 10: 2", "first choice, 20: 0.25", "among five, 10: 0.75", "of the result, 20: 0.5"):
+        assert f"<title>{shown}</title>" in text, shown
+    assert "After epoch 2, step 20: in 25.0 % of 1,200 positions" in text
+    assert "<title>games, -0.9: -1</title>" in text and "<title>games, 0: 0</title>" not in text
+    fits[1]["held_out"] = {}
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write(json.dumps(fits[1]) + "\n")
+    assert "No games were held out" in html_report.render(run_data.load(run))
+
+
 def test_games_a_second_by_host_are_sums_of_its_ranks(run):
     """Three ranks on two hosts: 10 + 20 games in 4 + 6 s, 5 + 15 in 2 + 2 s; 40 + 10 in 5 + 20 s."""
     about = json.loads((run / "starts" / "002.json").read_text()) | {"hosts": ["n1", "n2", "n1"]}
