@@ -1,11 +1,12 @@
 """Log lines that summarise an iteration and an evaluation."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from az_mpi.core.printing import bounds, counted
 
 
-def loss_names(records: list[dict[str, Any]]) -> list[str]:
+def loss_names(records: Sequence[dict[str, Any]]) -> list[str]:
     """Return the names of the losses in records of metrics, in order; each head of the network has one."""
     return list(dict.fromkeys(name for record in records for name in record if name.endswith("_loss")))
 
