@@ -43,8 +43,8 @@ class World:
     # Seconds that this rank has spent in collectives, waiting for others or for bulk data. One count for all worlds of
     # a process: a rank waits in one place at a time. Time in Horovod does not count.
     waited_s = 0.0
-    # Whether the job continues when a rank dies: mpirun was started with --with-ft ulfm.
-    survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")
+    # Whether the job continues when a rank dies, from `start` on: mpirun was started with --with-ft ulfm.
+    survives = False
     # Bytes of bulk data that this rank has sent to others. Horovod's do not count.
     sent_bytes = 0
 
@@ -73,6 +73,7 @@ class World:
         note = room.fit_into_shared_memory(free_bytes("/dev/shm"))
         if note and os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK", "0") == "0":
             print(f"{socket.gethostname()}: {note}", file=sys.stderr, flush=True)
+        cls.survives = os.environ.get("OMPI_MCA_mpi_ft_enable") in ("1", "true")
         from mpi4py import MPI
 
         size, names = MPI.COMM_WORLD.Get_size(), ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")

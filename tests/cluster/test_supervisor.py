@@ -27,7 +27,7 @@ def start(checkout):
 
 
 def test_a_job_restarts_without_a_host_that_lost_power_and_with_it_once_it_returns(launch, machine, checkout):
-    job = launch("--hosts", "node1:1,node2:1,node3:1", *LONG)
+    job = launch("--hosts", "node1:1,node2:1,node3:1", *LONG, program=[PROGRAMS / "keen_launch.py"])
     job.wait_for_games()
     before, begun = ids(checkout), time.monotonic()
     machine.cut("node3")

@@ -1,7 +1,9 @@
 """Starting real MPI jobs from tests."""
 
 import subprocess
+from contextlib import suppress
 
+import psutil
 import pytest
 from jobs import HYDRA, PROGRAMS, ROOT, SMOKE, command
 from template import Template
@@ -60,14 +62,17 @@ def run_dist(mpirun):
 
 
 @pytest.fixture
-def start_mpirun():
+def start_mpirun(forked):
     """Return start(ranks, *arguments): the running mpirun, errors in its `stdout`; it is killed at the end.
 
-    options: of mpirun. prefix: a command that starts it."""
+    options: of mpirun. prefix: a command that starts it. fork: ranks are forked from the template. Not where a test
+    looks at the process of a rank, or stops it: it would find the stand-in."""
     started = []
 
-    def start(ranks, *arguments, options=(), prefix=()):
+    def start(ranks, *arguments, options=(), prefix=(), fork=False):
         words, environment = command(ranks, arguments, options)
+        if fork and (python := forked(environment)):
+            words, _ = command(ranks, arguments, options, python)
         started.append(
             subprocess.Popen(
                 [*prefix, *words],
@@ -82,6 +87,9 @@ def start_mpirun():
 
     yield start
     for process in started:
+        with suppress(psutil.NoSuchProcess):
+            for one in psutil.Process(process.pid).children(recursive=True):
+                one.kill()  # since ranks of the template do not see mpirun die
         process.kill()
         process.wait()
 

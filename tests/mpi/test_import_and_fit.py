@@ -46,7 +46,7 @@ def imported(mpirun, files, tmp_path):
 
     def imported(ranks, name):
         words = "import", *files, "--game", "tictactoe", "--logdir", tmp_path / name
-        mpirun(ranks, "-c", SMALL_UNITS, *words, fresh=True)
+        mpirun(ranks, "-c", SMALL_UNITS, *words)
         return tmp_path / name
 
     return imported
@@ -195,7 +195,7 @@ def test_a_new_run_begins_with_other_weights_on_all_ranks(run_dist, tmp_path):
 def test_a_fit_that_is_stopped_continues_where_it_was(imported, start_mpirun, run_dist):
     run = imported(1, "run")
     words = "--config_file", SMOKE, "--logdir", run, *SMALL, "--mode", "fit", "--minutes", 10
-    process = start_mpirun(2, "run_dist.py", *words)
+    process = start_mpirun(2, "run_dist.py", *words, fork=True)
     due = time.monotonic() + 120
     while not (run / "fit.json").exists() and process.poll() is None and time.monotonic() < due:
         time.sleep(0.05)

@@ -80,10 +80,7 @@ def test_a_run_of_three_players_reports_shares_of_the_points(train, tmp_path):
 @pytest.mark.parametrize(
     "name,option,why",
     [
-        ("Trio", "evaluate.opponents=[\"gtp(command='gnugo --mode gtp')\"]", "trio is a game of 3 players"),
         ("Digits", "evaluate.opponents=[\"uci(command='stockfish')\"]", "digits is a game of one player"),
-        ("Trio", "evaluate.solver=enumerate", "games of one or two players"),
-        ("Digits", "selfplay.resign_threshold=0.9", "only one of two players can resign"),
         ("Trio", "selfplay.ranked_reward=0.75", "only the results of a game of one player are ranked"),
         ("Rain", "evaluate.opening_plies=7", "chance alone makes them differ"),
     ],

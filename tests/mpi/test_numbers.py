@@ -155,7 +155,7 @@ def test_weights_that_are_not_finite_are_never_stored(mpirun, tmp_path):
 
 
 def test_max_hours_stops_a_run_like_a_signal(mpirun, tmp_path):
-    hours = 0.004
+    hours = 0.002
     begun = time.monotonic()
     done = mpirun(
         2,

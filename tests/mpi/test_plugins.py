@@ -111,12 +111,11 @@ def test_a_run_with_a_users_game_is_resumed_and_read_without_its_source(run_dist
 
 def test_a_compiled_game_trains_from_a_file_a_module_and_the_runs_own_copy(mpirun, tmp_path, monkeypatch):
     """Numba's cache of a file names the module that the file was loaded as."""
-    monkeypatch.setenv("OWN", str(tmp_path))
     path = tmp_path / "own_mnk.py"
     shutil.copy(ROOT / "az_mpi/games/mnk.py", path)
     # jobs.command sets PYTHONPATH.
     (tmp_path / "start.py").write_text(
-        "import os, runpy, sys\nsys.path.insert(0, os.environ['OWN'])\n"
+        f"import runpy, sys\nsys.path.insert(0, {str(tmp_path)!r})\n"
         "runpy.run_path('run_dist.py', run_name='__main__')\n"
     )
     train = [tmp_path / "start.py", "--config_file", "configs/smoke.json", *QUICK]
@@ -159,6 +158,7 @@ def test_callbacks_and_sinks_are_called_on_after_root_is_lost(start_mpirun, tmp_
         "--set",
         f'report.sinks=["{ROOT}/examples/{sink}"]',
         options=["--with-ft", "ulfm"],
+        fork=True,
     )
     while not list(run.glob("games/*.h5")) or not (run / "openings-0.jsonl").exists():  # root's callback has had a game
         assert process.poll() is None

@@ -24,10 +24,9 @@ def start(start_mpirun, tmp_path):
     """Return start(ranks, *options): run_dist.py into tmp_path / "run", unless they name another folder, under an
     mpirun that outlives its ranks."""
 
-    def start(ranks, *options):
-        return start_mpirun(
-            ranks, "run_dist.py", *BASE, "--logdir", tmp_path / "run", *options, options=["--with-ft", "ulfm"]
-        )
+    def start(ranks, *options, fork=True):
+        words = ["run_dist.py", *BASE, "--logdir", tmp_path / "run", *options]
+        return start_mpirun(ranks, *words, options=["--with-ft", "ulfm"], fork=fork)
 
     return start
 
@@ -171,7 +170,7 @@ def test_survivors_that_cannot_train_save_the_lost_trainers_steps(start_mpirun, 
     folder = tmp_path / "run"
     options = [*BASE, *PHASES["train"], "--set", "train.replay_ratio=80.0", "--logdir", folder]
     words = [PROGRAMS / "no_gpu_left.py", *options, "--set", "train.ranks=gpu"]
-    process = start_mpirun(3, *words, options=["--with-ft", "ulfm"])
+    process = start_mpirun(3, *words, options=["--with-ft", "ulfm"], fork=True)
     wait_for(said(folder, "step 30:"), process)
     ranks_of(process, "no_gpu_left.py")[0].kill()
     output = process.communicate(timeout=240)[0]
@@ -181,7 +180,7 @@ def test_survivors_that_cannot_train_save_the_lost_trainers_steps(start_mpirun, 
     left = state(folder)
     assert taken - 1 <= left["step"] <= taken and taken >= 30 and left["phase"] == "train"
     end = left["step"] + 20
-    again = start_mpirun(2, "run_dist.py", *options, "--train_distributed", "--max_steps", end)
+    again = start_mpirun(2, "run_dist.py", *options, "--train_distributed", "--max_steps", end, fork=True)
     output = again.communicate(timeout=240)[0]
     assert again.returncode == 0 and re.search(rf"resumed after .* {left['step']} steps", output), output
     assert state(folder)["step"] == end and len(ids(folder)) == len(set(ids(folder)))
@@ -224,19 +223,19 @@ def test_survivors_of_any_collective_notice_the_loss(start_mpirun):
 
 
 def test_a_copy_that_breaks_off_leaves_the_copy_before_it(start_mpirun):
-    process = start_mpirun(3, PROGRAMS / "loss_in_copy.py", options=["--with-ft", "ulfm"])
+    process = start_mpirun(3, PROGRAMS / "loss_in_copy.py", options=["--with-ft", "ulfm"], fork=True)
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
 def test_survivors_start_horovod_after_a_loss_in_its_start(start_mpirun):
-    process = start_mpirun(6, PROGRAMS / "loss_at_session_start.py", options=["--with-ft", "ulfm"])
+    process = start_mpirun(6, PROGRAMS / "loss_at_session_start.py", options=["--with-ft", "ulfm"], fork=True)
     output = process.communicate(timeout=240)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
 
 def test_survivors_make_a_process_group_after_a_loss_in_its_start(start_mpirun):
-    process = start_mpirun(6, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"])
+    process = start_mpirun(6, PROGRAMS / "loss_at_ddp_start.py", options=["--with-ft", "ulfm"], fork=True)
     output = process.communicate(timeout=120)[0]
     assert process.returncode == 0 and "all checks passed" in output, output
 
@@ -251,7 +250,7 @@ def test_survivors_make_communicators_after_a_loss_while_all_make_them(start_mpi
 
 def test_a_job_ends_or_continues_after_a_loss_in_its_start_up(start, tmp_path):
     """The rank dies after MPI_Init. One that dies within it makes the others wait there, in Open MPI's own code."""
-    process = start(3, *PHASES["play"])
+    process = start(3, *PHASES["play"], fork=False)
 
     def loading():
         maps = [Path(f"/proc/{rank.pid}/maps").read_text() for rank in ranks_of(process).values()]

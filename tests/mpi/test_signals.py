@@ -81,7 +81,7 @@ def ranks_of(process):
 @pytest.mark.parametrize("phase", [phase if phase == "meanwhile" else slow(phase) for phase in LONG])
 def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun, mpirun, tmp_path, phase):
     folder = tmp_path / "run"
-    process = start_mpirun(3, *run_of(folder, phase))
+    process = start_mpirun(3, *run_of(folder, phase), fork=phase != "share")
     wait_for(under_way(folder, phase), process)
     if phase == "share":  # no file shows that games are finished: let the ranks work for a while
         wait_for(lambda: all(rank.cpu_times().user > 12 for rank in ranks_of(process)), process)
@@ -117,7 +117,7 @@ def test_usr2_to_mpirun_stores_what_is_finished_and_leaves_with_75(start_mpirun,
 
 
 def test_term_to_one_rank_stops_all(start_mpirun, tmp_path):
-    process = start_mpirun(3, *run_of(tmp_path / "run", "train"))
+    process = start_mpirun(3, *run_of(tmp_path / "run", "train"), fork=True)
     wait_for(under_way(tmp_path / "run", "train"), process)
     ranks_of(process)[-1].send_signal(signal.SIGTERM)
     output = process.communicate(timeout=60)[0]
@@ -130,7 +130,7 @@ def test_a_run_stopped_in_training_ends_as_an_unbroken_one_does(start_mpirun, mp
     options = [*BASE, *LONG["share"][2:], "--set", "train.replay_ratio=100.0", "--set", "iterations=2", "--logdir"]
     mpirun(1, "run_dist.py", *options, tmp_path / "whole")
     folder = tmp_path / "run"
-    process = start_mpirun(1, "run_dist.py", *options, folder)
+    process = start_mpirun(1, "run_dist.py", *options, folder, fork=True)
     log = folder / "logs" / "rank-000.log"
     wait_for(lambda: log.exists() and "step 5:" in log.read_text(), process)
     process.send_signal(signal.SIGUSR1)
@@ -152,7 +152,7 @@ def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun
     options = [*BASE, "--set", "train.hours=1.0", "--logdir", folder]
     mpirun(1, "run_dist.py", *options, *SHORT)
     hours = state(folder)["hours"]
-    process = start_mpirun(1, "run_dist.py", *options, *LONG["play"], "--set", "iterations=2")
+    process = start_mpirun(1, "run_dist.py", *options, *LONG["play"], "--set", "iterations=2", fork=True)
     wait_for((folder / "games" / "000001-000.h5").exists, process)
     begun = time.monotonic()
     wait_for(lambda: time.monotonic() > begun + 8, process)
@@ -167,7 +167,7 @@ def test_the_hours_of_a_start_that_is_stopped_in_play_count(start_mpirun, mpirun
 def test_usr1_in_play_stores_the_games_and_the_run_continues(start_mpirun, tmp_path):
     options = ["--num_games", "100000", "--set", "exchange.every_s=1000.0"]
     folder = tmp_path / "run"
-    process = start_mpirun(2, "run_dist.py", *BASE, *options, "--logdir", folder)
+    process = start_mpirun(2, "run_dist.py", *BASE, *options, "--logdir", folder, fork=True)
     log = folder / "logs" / "rank-000.log"
     wait_for(lambda: log.exists() and "iteration 1 of 1" in log.read_text(), process)
     time.sleep(3)

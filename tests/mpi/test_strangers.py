@@ -64,7 +64,8 @@ def test_files_of_a_run_are_as_open_as_the_umask_says_and_never_open_to_others(s
     run = tmp_path / "run"
     before = os.umask(umask)
     try:
-        job = start_mpirun(2, "run_dist.py", "--config_file", SMOKE, "--logdir", run, "--set", "iterations=1")
+        words = ["run_dist.py", "--config_file", SMOKE, "--logdir", run, "--set", "iterations=1"]
+        job = start_mpirun(2, *words, fork=True)
         said, _ = job.communicate(timeout=240)
         assert job.returncode == 0, said
         for words in (["report", run], ["export", run, run / "network.onnx", "--to", "onnx"]):

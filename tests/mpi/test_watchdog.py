@@ -38,7 +38,7 @@ def start(start_mpirun, tmp_path):
 
 def start_hanging(start_mpirun, folder, where, *mpirun):
     options = [*BASE, *(TRAIN if where == "step" else TRAIN[2:]), "--set", f"fault.hang_s={HANG_S}", "--logdir", folder]
-    return start_mpirun(3, PROGRAMS / "hanging_rank.py", where, *options, options=list(mpirun))
+    return start_mpirun(3, PROGRAMS / "hanging_rank.py", where, *options, options=list(mpirun), fork=True)
 
 
 # Where steps are slow, as on a crowded machine, a rank may be found asleep before ten of its steps are over.

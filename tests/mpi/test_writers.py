@@ -53,7 +53,7 @@ def test_a_stop_stores_what_every_writer_was_given_and_links_to_it(start_mpirun,
     run = tmp_path / "run"
     options = ["--config_file", "configs/smoke.json", "--logdir", run, *SMALL, *SEVERAL]
     options += ["--set", "selfplay.deterministic=false", "--set", "exchange.every_s=0.1", "--set", "iterations=1000"]
-    job = start_mpirun(4, "run_dist.py", *options, "--set", "checkpoint.every=1000")
+    job = start_mpirun(4, "run_dist.py", *options, "--set", "checkpoint.every=1000", fork=True)
     while not len(segments(run)) >= 6:
         assert job.poll() is None, job.stdout.read()
         time.sleep(0.02)

@@ -1,6 +1,7 @@
 """Fixtures of the unit tests."""
 
 import logging
+import os
 import signal
 import time
 
@@ -9,10 +10,15 @@ import pytest
 
 @pytest.fixture(scope="session")
 def world():
-    """A world of one rank: MPI can be started once in a process, and without mpirun."""
+    """A world of one rank: MPI can be started once in a process, and without mpirun. What it sets in the environment
+    for MPI goes, so that it does not reach the jobs that other tests start."""
     from az_mpi.mpi.world import World
 
-    return World.start()
+    before = dict(os.environ)
+    made = World.start()
+    for name in os.environ.keys() - before.keys():
+        del os.environ[name]
+    return made
 
 
 class Clock:

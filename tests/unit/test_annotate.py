@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from helpers import loaded_player, make_run
 
+from az_mpi.__main__ import obey
 from az_mpi.core.problems import Refusal
 from az_mpi.play.analyse import Analyser
 from az_mpi.play.annotate import annotate
@@ -105,26 +106,27 @@ def test_more_games_than_a_part_holds_come_out_in_their_order(tmp_path, monkeypa
     assert [" ".join(json.loads(line)["moves"]) + " *" for line in text.splitlines()] == lines
 
 
-@pytest.mark.process
-def test_the_process_writes_a_new_file_alone(tmp_path):
+def test_a_file_that_is_there_or_of_another_kind_or_without_games_to_write_is_refused(tmp_path, capsys):
     run = make_run(tmp_path / "run", GO)
-    command = [sys.executable, "-m", "az_mpi", "analyse", str(run), "--simulations", "8"]
     (tmp_path / "a.sgf").write_text("(;SZ[5];B[cc];W[dd])")
-
-    def call(*words):
-        done = subprocess.run([*command, *words], cwd=ROOT, text=True, capture_output=True)
-        assert "Traceback" not in done.stderr
-        return done
-
-    done = call("--file", tmp_path / "a.sgf", "--output", tmp_path / "b.sgf")
-    assert done.returncode == 0 and done.stdout.startswith("1 game, 3 positions")
-    kept = (tmp_path / "b.sgf").read_text()
+    (tmp_path / "b.sgf").write_text("kept")
     for words, fault in (
         (["--output", tmp_path / "c.sgf"], "--file"),
         (["--file", tmp_path / "a.sgf", "--output", tmp_path / "b.sgf"], "is there already"),
         (["--file", tmp_path / "a.sgf", "--output", tmp_path / "b.doc"], ".jsonl"),
         (["--file", tmp_path / "missing.sgf", "--output", tmp_path / "c.sgf"], "missing.sgf"),
     ):
-        done = call(*words)
-        assert done.returncode == 2 and fault in done.stderr
-    assert (tmp_path / "b.sgf").read_text() == kept and not (tmp_path / "c.sgf").exists()
+        assert obey(["analyse", str(run), *map(str, words)]) == 2
+        assert fault in capsys.readouterr().err
+    assert (tmp_path / "b.sgf").read_text() == "kept" and not (tmp_path / "c.sgf").exists()
+
+
+@pytest.mark.process
+def test_the_process_writes_the_file(tmp_path):
+    run = make_run(tmp_path / "run", GO)
+    (tmp_path / "a.sgf").write_text("(;SZ[5];B[cc];W[dd])")
+    words = ["--simulations", "8", "--file", tmp_path / "a.sgf", "--output", tmp_path / "b.sgf"]
+    command = [sys.executable, "-m", "az_mpi", "analyse", run, *words]
+    done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
+    assert done.returncode == 0 and done.stdout.startswith("1 game, 3 positions")
+    assert (tmp_path / "b.sgf").read_text().count("SBKV") == 3

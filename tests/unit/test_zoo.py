@@ -23,7 +23,7 @@ from az_mpi.storage import checkpoint
 
 RUN = Path(__file__).parents[1] / "data/run_of_0823929"  # a real run of tic-tac-toe
 NUM_GAMES_ALONE, SHARE_ALONE = 8, 1 / 3
-NUM_GAMES, SLACK = 40, 0.2  # of a match against random moves; four standard deviations of its score near 0.9
+NUM_GAMES, SLACK = 20, 0.27  # of a match against random moves; four standard deviations of its score near 0.9
 
 
 @pytest.fixture
