@@ -235,19 +235,27 @@ def test_a_signalled_job_stops_and_is_queued_again(queue, checkout, options, ran
     assert len(list((checkout / "starts").iterdir())) == 2 * ranks
 
 
+@pytest.fixture
+def partition(queue):
+    """Return change(setting): of the partition of all jobs, until the end of a test."""
+    yield lambda setting: queue.machine.run("scontrol", "update", "PartitionName=all", setting)
+    queue.machine.run("scontrol", "update", "PartitionName=all", "GraceTime=0")
+
+
+# USR1 comes last, since its setting stays.
 @pytest.mark.parametrize("grace, nodes", [slow(None, 1), ("TERM", 2), ("USR1", 2)])
-def test_a_preempted_job_is_queued_again_and_stores_every_game_once(own_queue, checkout, grace, nodes):
+def test_a_preempted_job_is_queued_again_and_stores_every_game_once(queue, partition, checkout, grace, nodes):
     """grace: the signal that Slurm sends a minute before it kills the job. USR1 reaches the script; TERM only reaches
     what srun has started, MPI's daemons."""
     if grace == "USR1":
-        own_queue.machine.run(
+        queue.machine.run(
             "sh",
             "-c",
             "echo SlurmctldParameters=preempt_send_user_signal >>/etc/slurm/slurm.conf; scontrol reconfigure",
         )
-    own_queue.machine.run("scontrol", "update", "PartitionName=all", f"GraceTime={60 if grace else 0}")
+    partition(f"GraceTime={60 if grace else 0}")
     num_games = 600
-    job = own_queue.submit(
+    job = queue.submit(
         *SMALL,
         f"--nodes={nodes}",
         "--ntasks-per-node=1",
@@ -265,9 +273,9 @@ def test_a_preempted_job_is_queued_again_and_stores_every_game_once(own_queue, c
         "--set",
         "train.replay_ratio=0.1",
     )
-    own_queue.wait_for_file(checkout / "run/games/000000-000.h5", job)
-    own_queue.finish("--partition=urgent", "--nodes=3", "--exclusive", "--output=%x-%j.out", "--wrap=sleep 1")
-    [facts], said = own_queue.wait(job), own_queue.output(job)
+    queue.wait_for_file(checkout / "run/games/000000-000.h5", job)
+    queue.finish("--partition=urgent", "--nodes=3", "--exclusive", "--output=%x-%j.out", "--wrap=sleep 1")
+    [facts], said = queue.wait(job), queue.output(job)
     assert facts["JobState"] == "COMPLETED" and facts["Restarts"] == "1", said
     assert "complete: iteration 3 of 3" in said
     assert ("USR1: stopping" in said) == (grace == "USR1")
