@@ -148,7 +148,8 @@ class MainThread:
     """Measures how long this process's main thread has been asleep in one wait while no other thread works."""
 
     def __init__(self) -> None:
-        self._status = Path(f"/proc/self/task/{threading.main_thread().native_id}/status")
+        # The main thread's number is that of the process. Python remembers another one in a process that was forked.
+        self._status = Path(f"/proc/self/task/{os.getpid()}/status")
         self._timer, self._used_s = SilenceTimer(), 0.0
 
     def asleep_s(self) -> float:
