@@ -43,7 +43,7 @@ class World:
     # Seconds that this rank has spent in collectives, waiting for others or for bulk data. One count for all worlds of
     # a process: a rank waits in one place at a time. Time in Horovod does not count.
     waited_s = 0.0
-    # Whether the job continues when a rank dies, from `start` on: mpirun was started with --with-ft ulfm.
+    # Whether the job continues when a rank dies. False until `start`, which sets it if mpirun has --with-ft ulfm.
     survives = False
     # Bytes of bulk data that this rank has sent to others. Horovod's do not count.
     sent_bytes = 0

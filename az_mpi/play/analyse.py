@@ -51,7 +51,7 @@ def main(arguments: list[str]) -> int:
         "--at_once", type=whole(4096), default=SLOTS, metavar="N", help=f"positions at a time ({SLOTS} by default)"
     )
     parser.add_argument(
-        "--report_as", choices=SIDES, default=SIDES[0], help="whose winning rates are reported (black by default)"
+        "--report_as", choices=SIDES, default=SIDES[0], help="whose winning rates answers report (black by default)"
     )
     given = parser.parse_args(arguments)
     if given.output and not given.file:
@@ -62,13 +62,13 @@ def main(arguments: list[str]) -> int:
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     player = load_player(find_network(given.run, given.checkpoint))
     expect_two_players(player.game, "analyse")
-    player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
     visits = given.simulations or player.settings.simulations
     if given.output:
         from az_mpi.play.annotate import annotate
 
         print(annotate(player, visits, given.at_once, given.file, given.output))
         return DONE
+    player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
     analyser = Analyser(player, visits, given.at_once, given.report_as, _write)
     end_on_interrupt()
     if is_file:

@@ -1,6 +1,5 @@
 """The games of a file with what a search thinks of each position, as `analyse --file A --output B` writes them."""
 
-import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ import numpy as np
 
 from az_mpi.core import files
 from az_mpi.core.printing import counted
-from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.games import go, go_positions
 from az_mpi.games.base import Game
 from az_mpi.player.loaded_player import LoadedPlayer
@@ -27,27 +26,33 @@ PART_BYTES = 2**18  # of a file whose games are analysed together
 TELL_EVERY_S = 5.0
 SHOWN_MAX = 10  # games left out that are shown
 ANNOTATOR = {".pgn": "Annotator", ".sgf": "AN"}  # the tag that names who wrote the comments
+TAGS = {"Event": "EV", "Site": "PC", "Date": "DT", "Round": "RO", "Komi": "KM"}  # of PGN, as SGF names them
+UNKNOWN = ("", "?", "-", "????.??.??")
 
 
 def annotate(player: LoadedPlayer, visits: int, at_once: int, source: Path, output: Path) -> str:
     """Analyse all games of a file and write them, in order, to a new one; return in words what was done.
 
-    visits: simulations in each position. at_once: positions that are searched together. A game that is broken off is
-    taken as it is; one with an illegal move is left out, and standard error says why. Raises Refusal if there is no
-    game in the file, or `output` cannot be written."""
+    visits: simulations in each position. at_once: positions that are searched together. A game without a result is
+    taken as it is; standard error names each game that is left out, with the reason. Raises Refusal if no game is left,
+    or where a file cannot be read or written."""
     check_suffix(output, player.game)
     check_new(output)
     file = game_files.look(source)
     if file.fault:
         raise Refusal(f"{source}: {file.fault}")
     annotator = _Annotator(player, visits, at_once, file, output.suffix)
-    num = 0
-    with files.whole_file(output) as temporary, open(temporary, "w", encoding="utf-8") as stream:
-        for record in annotator.games():
-            stream.writelines(texts(output.suffix, player.game, [record], num + 1))
-            num += 1
-        if not num:
-            raise Refusal(f"{source}: no game of {player.game.name} could be read, as the lines above say")
+    try:
+        with files.whole_file(output) as temporary:
+            with open(temporary, "w", encoding="utf-8", errors="replace") as stream:
+                for game, record in annotator.games():
+                    stream.writelines(texts(output.suffix, game, [record], annotator.num_games))
+            if not annotator.num_games:
+                why = ", as the lines above say" if annotator.num_left_out else ""
+                raise Refusal(f"{source}: no game of {player.game.name} could be read{why}")
+    except OSError as error:
+        kind = NotNow if files.passes(error) else Refusal
+        raise kind(f"{error.filename or output}: {error.strerror}; nothing was written") from error
     left_out = f"; {counted(annotator.num_left_out, 'game')} left out" if annotator.num_left_out else ""
     return f"{annotator.so_far()} in {output}{left_out}"
 
@@ -56,7 +61,7 @@ class _Annotator:
     def __init__(self, player: LoadedPlayer, visits: int, at_once: int, file: game_files.GameFile, suffix: str):
         self.player, self.visits, self.at_once, self.file, self.suffix = player, visits, at_once, file, suffix
         self.num_games = self.num_positions = self.num_left_out = 0
-        self._pools: dict[float | None, tuple[Game, Pool]] = {}  # by komi; None: the game's own
+        self._read = game_files.FORMATS[file.format].read
         self._begun = self._told = time.monotonic()
 
     def so_far(self) -> str:
@@ -64,58 +69,75 @@ class _Annotator:
         rate = self.num_positions / max(time.monotonic() - self._begun, 1e-9)
         return f"{counted(self.num_games, 'game')}, {counted(self.num_positions, 'position')}, {rate:,.0f} positions/s"
 
-    def games(self) -> Iterator[GameRecord]:
-        """Yield the games of the file that the rules allow, analysed. Raises OSError."""
-        read, number = game_files.FORMATS[self.file.format].read, 0
+    def games(self) -> Iterator[tuple[Game, GameRecord]]:
+        """Yield (the rules by which a file tells the game, the game) of the games that the rules allow, analysed.
+        Raises OSError."""
+        number = 0
         for unit in game_files.units([self.file.num_bytes], PART_BYTES):
             for part in unit:
                 written = [
-                    WrittenGame(fault=fault) if fault else read(text, self.player.game)
+                    WrittenGame(fault=fault) if fault else self._written(text)
                     for text, fault in game_files.games_in(self.file, part)
                 ]
-                yield from self._analysed(written, number)
+                for found in self._analysed(written, number):
+                    self.num_games += 1
+                    yield found
                 number += len(written)
 
-    def _analysed(self, written: Sequence[WrittenGame], number: int) -> Iterator[GameRecord]:
-        """Yield these games, in order. number: of the games of the file before them."""
+    def _written(self, text):
+        """Return the game in a text, its result counted with its own komi; with its fault, if it cannot be told."""
+        one = self._read(text, self.player.game)
+        try:
+            komi = self._komi(one)
+        except ValueError:
+            return one._replace(fault="its komi cannot be counted")
+        if komi is not None and not one.fault:
+            one = self._read(text, self._own_game(komi))
+        return one if can_tell(self.suffix, one.start) else one._replace(fault=self._elsewhere())
+
+    def _elsewhere(self):
+        return f"begins at another position, which {self.suffix} cannot tell"
+
+    def _komi(self, one):
+        """Return the komi that a game's file gives it; None for the game's own. Raises ValueError."""
+        game = self.player.game
+        said = one.tags.get("KM", one.tags.get("Komi", "")).strip()
+        if not isinstance(game, go.Rules) or not said:
+            return None
+        komi = float(said.replace(",", "."))
+        if not (abs(komi) <= game.num_actions and (2 * komi).is_integer()):
+            raise ValueError
+        return None if komi == game.komi else komi
+
+    def _own_game(self, komi):
+        """Return the run's own game with a komi; None: as it is."""
+        return self.player.game if komi is None else go_positions.with_komi(self.player.game, komi)
+
+    def _analysed(self, written: Sequence[WrittenGame], number: int) -> Iterator[tuple[Game, GameRecord]]:
+        """Yield these games, in order, see `games`. number: of the games of the file before them."""
         by_komi: dict[float | None, list[int]] = {}
         for k, one in enumerate(written):
-            by_komi.setdefault(self._komi(one), []).append(k)
-        found: dict[int, GameRecord] = {}
+            by_komi.setdefault(None if one.fault else self._komi(one), []).append(k)
+        found: dict[int, tuple[Game, GameRecord]] = {}
         for komi, places in by_komi.items():
-            game, pool = self._pool(komi)
-            record, faults = replay(game, [written[k] for k in places], MoveWords(game), unfinished=True)
+            own = self._own_game(komi)
+            rules = own.untruncated()
+            record, faults = replay(rules, [written[k] for k in places], MoveWords(rules), unfinished=True)
+            taken = [k for k, fault in zip(places, faults) if not fault]
+            told = own if self.suffix == ".sgf" else self.player.game  # the others name a komi in no other way
+            for k, analysed in zip(taken, self._search(rules, record) if taken else ()):
+                if analysed is None:
+                    faults[places.index(k)] = self._elsewhere()
+                else:
+                    found[k] = told, self._with_tags(analysed, written[k])
             for k, fault in zip(places, faults):
                 if fault:
                     self._leave_out(number + k + 1, fault)
-            taken = [k for k, fault in zip(places, faults) if not fault]
-            for k, analysed in zip(taken, self._search(game, pool, record)):
-                if can_tell(self.suffix, analysed):
-                    found[k] = self._with_tags(analysed, written[k])
-                else:
-                    self._leave_out(number + k + 1, f"begins at another position, which {self.suffix} cannot tell")
         for k in sorted(found):
             yield found[k]
 
-    def _komi(self, one):
-        """Return the komi that a game's file gives it; None for the game's own."""
-        if not isinstance(self.player.game, go.Rules):
-            return None
-        try:
-            komi = float(one.tags.get("KM", "nan"))
-        except ValueError:
-            return None
-        return komi if math.isfinite(komi) else None
-
-    def _pool(self, komi):
-        if komi not in self._pools:
-            game = self.player.game if komi is None else go_positions.with_komi(self.player.game, komi)
-            here = LoadedPlayer(game, self.player.engine, self.player.settings, self.player.evaluator)
-            self._pools[komi] = (game, Pool(here, self.at_once, self._done))
-        return self._pools[komi]
-
-    def _search(self, game: Game, pool: Pool, record: Record) -> Iterator[GameRecord]:
-        """Search all positions of a record, with those at the end of its games; yield its games."""
+    def _search(self, game: Game, record: Record) -> Iterator[GameRecord | None]:
+        """Search all positions of a record, with those at the end of its games; yield its games, see `games_of`."""
         record.games["id"], record.games["rank"] = np.arange(len(record.games)), 0
         positions = [Position(row["state"], int(row["ply"]), self.visits) for row in record.positions]
         ends = np.cumsum(record.games["length"]) - 1
@@ -125,6 +147,8 @@ class _Annotator:
         for k, (state, ply) in enumerate(zip(last_states, plies.tolist())):
             if not game.terminal_at(state[None], ply)[0][0]:
                 last[k] = Position(state, ply, self.visits)
+        here = LoadedPlayer(game, self.player.engine, self.player.settings, self.player.evaluator)
+        pool = Pool(here, self.at_once, self._done)
         pool.add([*positions, *last.values()])
         while len(pool):
             pool.step()
@@ -133,8 +157,9 @@ class _Annotator:
         record.positions["policy_count"] = [len(part) for part in shares]
         record = replace(record, policy=np.concatenate([np.zeros(0, POLICY), *shares]))
         for k, one in enumerate(games_of(game, record, record.games["id"])):
-            self.num_games += 1
-            yield one._replace(thoughts=[*one.thoughts, _thought(last[k])]) if k in last else one
+            if one and k in last:  # nobody knows how it ended
+                one = one._replace(thoughts=[*one.thoughts, _thought(last[k])], note=None)
+            yield one
 
     def _done(self, position):
         self.num_positions += 1
@@ -144,11 +169,22 @@ class _Annotator:
 
     def _with_tags(self, analysed, written):
         """Return an analysed game with what its file tells about it."""
-        name = ANNOTATOR.get(self.suffix)
-        tags = {name: "az_mpi"} if name else {}
-        if self.suffix == f".{self.file.format}":
-            tags = dict(written.tags) | tags
-        return analysed._replace(names=tuple(written.names) or ("?", "?"), event="?", tags=tags)
+        same = self.suffix == f".{self.file.format}"
+        tags = dict(written.tags) if same else {name: one for name, one in self._renamed(written.tags)}
+        if self.suffix == ".pgn":
+            tags = {"Event": "?", "Date": "????.??.??"} | tags
+        if name := ANNOTATOR.get(self.suffix):
+            tags[name] = "az_mpi"
+        names = [" ".join(name.split()) or "?" for name in written.names]
+        names = (*names, "?", "?")[:2]
+        return analysed._replace(names=names, event=tags.get("Event", "?"), tags=tags)
+
+    def _renamed(self, tags):
+        """Yield (name, text) of the tags that the format of the output has under another name."""
+        for pgn, sgf in TAGS.items():
+            text = tags.get(sgf if self.file.format == "sgf" else pgn, "")
+            if text not in UNKNOWN:
+                yield (sgf if self.suffix == ".sgf" else pgn), text
 
     def _leave_out(self, number, fault):
         self.num_left_out += 1

@@ -2,7 +2,9 @@
 to the part in which it begins. So ranks share a file of any size, and none needs the whole of it in memory."""
 
 import os
+import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +15,7 @@ from az_mpi.records.written_game import WrittenGame
 GAME_BYTES_MAX = 2**20  # a longer game is left out
 BEFORE_BYTES = 2**12  # that are read before a place, to see whether a game begins there
 WINDOW_BYTES = 2**16  # in which a place is looked for at once
+_CHARSET = re.compile(rb"\bCA\s*\[([\w-]+)\]", re.ASCII)  # of SGF
 _BOM = b"\xef\xbb\xbf"
 COMPRESSED = {
     b"\x1f\x8b": "gzip",
@@ -129,6 +132,9 @@ def _text(piece):
     try:
         return piece.decode()
     except UnicodeDecodeError:
+        if named := _CHARSET.search(piece):
+            with suppress(LookupError, UnicodeDecodeError):
+                return piece.decode(named[1].decode("ascii"))
         return piece.decode("latin-1")  # never fails; names may look wrong, moves do not
 
 

@@ -36,16 +36,17 @@ class GameRecord(NamedTuple):
 
     moves: all actions, from the initial position on, with the outcomes of chance. result: for the player who began, in
     [-1, 1]; NaN: the game is not finished. names: of the players, the one who began first. note: why a player lost it,
-    if that was not by the rules. thoughts: of the search in the position before each move, and in the last position
-    where that is known too; None where chance moves; () if nothing is known. start: the text of the position in which
-    the game begins, as `Game.state_to_text` writes it; "": the initial one. event: the tournament or run that it is of.
-    results: of each player where they are not two. score: where one player has a score in the game's unit. tags: what
-    else is told about the game, by names of the file's format; they replace what would be written there."""
+    if that was not by the rules; None: nobody knows how it ended. thoughts: of the search in the position before each
+    move, and in the last position where that is known too; None where chance moves; () if nothing is known. start: the
+    text of the position in which the game begins, as `Game.state_to_text` writes it; "": the initial one. event: the
+    tournament or run that it is of. results: of each player where they are not two. score: where one player has a
+    score in the game's unit. tags: what else is told about the game, by names of the file's format; they replace what
+    would be written there."""
 
     moves: Sequence[int]
     result: float
     names: tuple[str, ...]
-    note: str = ""
+    note: str | None = ""
     thoughts: Sequence[Thought | None] = ()
     start: str = ""
     event: str = "az_mpi match"
@@ -69,10 +70,10 @@ def check_suffix(path: Path, game: Game) -> None:
         raise Refusal(f"{path}: SGF has no form for {game.name}\n  write .pgn or .jsonl, which take every game")
 
 
-def can_tell(suffix: str, record: GameRecord) -> bool:
-    """Return whether a file with this suffix can tell a game: SGF, as it is written here, has no other beginning than
-    the initial position."""
-    return suffix != ".sgf" or not record.start
+def can_tell(suffix: str, start: str) -> bool:
+    """Return whether a file with this suffix can tell a game that begins at `start`, see `GameRecord`: SGF, as it is
+    written here, has no other beginning than the initial position."""
+    return suffix != ".sgf" or not start
 
 
 def check_new(path: Path) -> None:
@@ -189,7 +190,7 @@ def _sgf_result(game, record):
     if not record.result:
         return "0"
     points = ""
-    if not record.note:
+    if record.note == "":
         lead = game.lead(_states(game, record)[-1][None])
         points = "" if lead is None else f"{abs(float(lead[0])):g}"
     how = "R" if record.note == "resigned" else "F" if record.note else points
@@ -199,7 +200,7 @@ def _sgf_result(game, record):
 def _is_cut(game, record):
     """Return whether a game was ended by a limit of its length, and neither by the rules nor by a player."""
     state = _states(game, record)[-1]
-    return not record.note and (not game.terminal(state[None])[0][0] or game.is_cut(state))
+    return record.note == "" and (not game.terminal(state[None])[0][0] or game.is_cut(state))
 
 
 def _escaped(value):
@@ -285,6 +286,8 @@ def to_json(game: Game, record: GameRecord, number: int = 1) -> str:
     content |= {} if record.score is None else {"score": record.score}
     content |= {"start": record.start} if record.start else {}
     content |= {"note": record.note} if record.note else {}
+    tags = {name: text for name, text in record.tags.items() if name != "Event"}
+    content |= {"tags": tags} if tags else {}
     if record.thoughts:
         content["values"] = [thought and round(thought.value, 6) for thought in record.thoughts]
         content["best"] = [

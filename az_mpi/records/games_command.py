@@ -78,7 +78,7 @@ def _write(given: argparse.Namespace, game: "Game") -> int:
         for path, ids in chosen.items():
             record = _read(path, game)
             for one in games_of(game, record, ids):
-                if one is None or not can_tell(given.output.suffix, one):
+                if one is None or not can_tell(given.output.suffix, one.start):
                     num_elsewhere += 1
                     continue
                 file.writelines(texts(given.output.suffix, game, [one], num + 1))

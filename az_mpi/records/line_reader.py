@@ -31,6 +31,11 @@ def read_json(text: str, game: Game) -> WrittenGame:
         result = RESULTS.get(result) if isinstance(result, str) else None if result is None else float(result)
         values = {k: min(max(float(value), -1.0), 1.0) for k, value in enumerate(values) if value is not None}
         results = [float(one) for one in content.get("results") or []]
+        players = content.get("players")
+        names = [name if isinstance(name, str) else "?" for name in players] if isinstance(players, list) else []
+        told = content.get("tags")
+        tags = {str(name): str(text) for name, text in told.items()} if isinstance(told, dict) else {}
+        tags |= {"Event": content["event"]} if isinstance(content.get("event"), str) else {}
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         return WrittenGame(fault=f"not readable: {type(error).__name__}: {str(error)[:80]}")
     if name != game.name:
@@ -38,8 +43,7 @@ def read_json(text: str, game: Game) -> WrittenGame:
     said = [*results, *([] if result is None else [result])]
     if not all(abs(one) <= 1 for one in said) or any(value != value for value in values.values()):
         return WrittenGame(fault="not readable: a result or value is no number from -1 to 1")
-    names = [str(name) for name in content.get("players") or [] if isinstance(name, str)]
-    return WrittenGame(words, result, values, str(start), for_mover=True, results=results, names=names)
+    return WrittenGame(words, result, values, str(start), for_mover=True, results=results, names=names, tags=tags)
 
 
 def read_plain(text: str, game: Game) -> WrittenGame:

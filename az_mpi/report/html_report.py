@@ -102,7 +102,7 @@ def _head(data, name, complete):
         ("Iterations", f"{done} of {total}"),
         ("Games", f"{_total(data, 'games'):,}"),
         ("Positions", f"{_total(data, 'positions'):,}"),
-        ("Training steps", f"{last.get('step', 0):,}"),
+        ("Training steps", f"{_num_steps(data):,}"),
         ("Time in the loop", duration(spent)),
         ("Games/second", f"{last['games_per_s']:,.1f}" if "games_per_s" in last else "-"),
     ]
@@ -119,7 +119,12 @@ def _total(data, what):
     """Return how many games or positions the run has stored. Records of older versions only have the number of their
     own iteration."""
     summed = sum(record[f"num_{what}"] for record in data.iterations)
-    return _last(data).get(f"num_{what}_stored", summed)
+    return _last(data).get(f"num_{what}_stored", summed or data.status.get(f"num_{what}") or 0)
+
+
+def _num_steps(data):
+    """Return the optimiser's steps so far, also of a run that has had a fit alone."""
+    return max(_last(data).get("step", 0), *(record["step"] for record in data.fits[-1:]), 0)
 
 
 def _charts(data):
@@ -158,7 +163,7 @@ def _charts(data):
 
 def _no_losses(data):
     """Return why there are no losses to show."""
-    num_steps = _last(data).get("step", 0)
+    num_steps = _num_steps(data)
     every = data.config["report.summary_frequency"]
     if not num_steps:
         return "nothing yet"

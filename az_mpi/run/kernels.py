@@ -170,6 +170,8 @@ def main(names: Sequence[str]) -> int:
     """Compile the kernels of the games `names`, by default COMMON, for this processor; return the exit status.
 
     The kernels of each search are compiled by a process of its own, since few of them are also those of another."""
+    for name in names:
+        configuration.validate({"game": name}, "the command line")
     num = min(len(SEARCHES.built_in), len(os.sched_getaffinity(0)))
     with ProcessPoolExecutor(num, multiprocessing.get_context("fork")) as pool:
         kept = list(pool.map(_compile, SEARCHES.built_in, itertools.repeat(names or COMMON)))

@@ -237,7 +237,7 @@ def test_a_signalled_job_stops_and_is_queued_again(queue, checkout, options, ran
 
 @pytest.fixture
 def partition(queue):
-    """Return change(setting): of the partition of all jobs, until the end of a test."""
+    """Return change(setting), which changes a setting of Slurm's partition; GraceTime is 0 again afterwards."""
     yield lambda setting: queue.machine.run("scontrol", "update", "PartitionName=all", setting)
     queue.machine.run("scontrol", "update", "PartitionName=all", "GraceTime=0")
 

@@ -6,7 +6,7 @@ The first half is one job. Whenever an iteration has ended, the memory (RSS), th
 rank are noted. The second half is a chain of jobs in the same folder: each gets one fault of catalogue.py, and the next
 one continues. What must hold after a trial (invariants.py) must hold after each job; that every game is stored once and
 that every file is whole is looked at after every hundredth job and at the end. The last job has no fault and completes
-the run. A folder whose first half is done continues with the second.
+the run. A folder whose first half is done continues with the second; --first then is the seed of its next fault.
 
 Prints one JSON object; exit status 1 if something is broken, memory or open files grow, or a fault loses something.
 """
@@ -256,7 +256,8 @@ class Chain:
         if job.status not in (0, 75) or outcome.trial.fault == "kill in the start-up":
             found = [text for text in found if not text.startswith("nothing_left: the lock ")]
         self.broken += [f"job {len(self.statuses)}, seed {one.seed}, {one.fault}: {text}" for text in found]
-        kept = place.with_name(f"job-{len(self.statuses):04d}")
+        num_kept = len(list(self.folder.glob("job-*")))  # of an earlier chain too
+        kept = place.with_name(f"job-{num_kept + 1:04d}")
         place.rename(kept)
         if not found:
             remove(kept)
@@ -274,15 +275,17 @@ class Chain:
 
 
 def of_start_up(one, job):
-    """Return the trial; as one of the start-up if a rank was killed before the job had its weights, or before its first
-    step and the job ended, since a job that resumes also exchanges games and weights while it fills its window."""
-    fired, weights, steps = job.times("fired"), job.times("weights"), job.times("step")
+    """Return the trial; as one of the start-up if a rank was killed before it had its weights, since a job that resumes
+    also exchanges games while it fills its window."""
     kills = [each for each in one.injections if each.action[0] == "signal" and each.action[2] in (9, 11)]
-    if fired and kills and "mpirun" not in kills[0].action[1]:
-        is_filling = job.status == 75 and (not steps or fired[0] < steps[0])
-        if not weights or fired[0] < weights[0] or is_filling:
-            return replace(one, fault="kill in the start-up")
-    return one
+    fired = next((event for event in job.events if event["event"] == "fired"), None)
+    if fired is None or not kills or "mpirun" in kills[0].action[1]:
+        return one
+    has_weights = any(
+        event["event"] == "weights" and event["rank"] == fired["rank"] and event["time"] < fired["time"]
+        for event in job.events
+    )
+    return one if has_weights else replace(one, fault="kill in the start-up")
 
 
 def remove(folder):

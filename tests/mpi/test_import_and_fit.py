@@ -108,6 +108,10 @@ def test_a_fit_trains_on_the_games_and_self_play_continues(imported, run_dist):
     run = imported(2, "run")
     entry = json.loads((run / "imports/001.json").read_text())
     said = run_dist(2, run, *SMALL, "--mode", "fit", "--epochs", 3, "--held_out", 0.2).stdout
+    page = (run / "report.html").read_text()
+    assert f"report in {run / 'report.html'}" in said and "Fit to stored games" in page
+    assert f"<dt>Training steps</dt><dd>{newest(run).step}</dd>" in page
+    assert f"<dt>Games</dt><dd>{entry['num_games']}</dd>" in page
     assert len(re.findall(r"  training: \d+ of \d+ positions\n", said)) == 2, "after a third and two thirds"
     found = newest(run)
     assert (found.iteration, found.phase, found.num_games) == (1, "play", entry["num_games"])

@@ -67,15 +67,15 @@ def test_pgn_keeps_its_tags_moves_and_results(tmp_path):
 
 
 def test_sgf_keeps_its_tags_and_is_counted_with_its_komi(tmp_path):
-    """Black has the whole board after a pass of White: 25 points are a win by passing with komi 7, but not with 99."""
+    """Black has the whole board after a pass of White: 25 points are a win by passing with komi 7, but not with 25."""
     values = {}
-    for komi in (7, 99):
+    for komi in (7, 25):
         game = f"(;GM[1]SZ[5]KM[{komi}]PB[A]PW[B]EV[C\\]]RE[W+R];B[cc];W[])"
         text, _ = annotated(tmp_path, GO, f"{komi}.sgf", game, f"{komi}-out.sgf", 60)
         for tag in (f"KM[{komi}]", "PB[A]", "PW[B]", "EV[C\\]]", "RE[W+R]", "AN[az_mpi]"):
             assert tag in text
         values[komi] = float(re.search(r"W\[\]SBKV\[([\d.]+)\]", text)[1])
-    assert values[7] == 100 and values[99] < 100
+    assert values[7] == 100 and values[25] < 100
 
 
 def test_a_game_with_an_illegal_move_is_left_out_with_its_number(tmp_path, capsys):
@@ -97,6 +97,55 @@ def test_a_game_that_begins_elsewhere_is_not_written_as_sgf(tmp_path, capsys):
     assert "begins at another position" in capsys.readouterr().err
     text, _ = annotated(tmp_path, "othello", "a.jsonl", line, "c.jsonl")
     assert json.loads(text)["start"] == start
+
+
+def test_the_name_of_the_game_is_that_of_the_run_so_that_its_own_files_fit(tmp_path):
+    """A search looks beyond the limit of plies, which is a part of the name."""
+    name = "chess(max_plies=80)"
+    line = json.dumps({"game": name, "moves": ["e4", "e5"], "result": 0.5, "event": "Club", "players": ["Ann", None]})
+    text, _ = annotated(tmp_path, name, "a.jsonl", line, "b.jsonl", 10)
+    game = json.loads(text)
+    assert (game["game"], game["event"], game["players"], game["result"]) == (name, "Club", ["Ann", "?"], 0.5)
+    again, _ = annotated(tmp_path, name, "b.jsonl", text, "c.jsonl", 10)
+    assert json.loads(again)["moves"] == ["e4", "e5"]
+
+
+def test_a_result_in_points_is_counted_with_the_komi_of_the_file(tmp_path):
+    """Black won by 3.5 with komi 0.5; with the 7 of the network White would have won."""
+    text, _ = annotated(tmp_path, GO, "a.sgf", "(;SZ[5]KM[0,5]RE[B+3.5]DT[1846-09-11];B[cc];W[dd])", "b.pgn", 10)
+    assert '[Result "1-0"]' in text and '[Date "1846-09-11"]' in text and '[Komi "0,5"]' in text
+    text, _ = annotated(tmp_path, GO, "c.sgf", "(;SZ[5]KM[-3];B[cc];W[];B[])", "d.sgf", 10)
+    assert "RE[B+28]" in text  # by the rules: 25 points and 3
+
+
+def test_a_komi_that_cannot_be_meant_leaves_a_game_out(tmp_path, capsys):
+    with pytest.raises(Refusal):
+        annotated(tmp_path, GO, "a.sgf", "(;SZ[5]KM[375];B[cc])", "b.sgf")
+    assert "game 1: its komi cannot be counted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("result", ["1-0", "1/2-1/2", "*"])
+def test_nothing_is_said_about_how_a_game_of_people_ended(tmp_path, result):
+    text, _ = annotated(tmp_path, "chess", "a.pgn", f'[Result "{result}"]\n\n1. e4 e5 {result}\n', "b.pgn", 5)
+    assert "Termination" not in text and '[Date "????.??.??"]' in text
+    (tmp_path / "b.pgn").unlink()
+    told = f'[Result "{result}"]\n[Termination "time forfeit"]\n\n1. e4 e5 {result}\n'
+    text, _ = annotated(tmp_path, "chess", "a.pgn", told, "b.pgn", 5)
+    assert text.count("Termination") == 1 and '"time forfeit"' in text
+
+
+def test_names_in_another_encoding_are_read_as_the_file_says(tmp_path):
+    game = "(;SZ[5]CA[GB18030]PB[\u5433\u6e05\u6e90];B[cc])".encode("gb18030")
+    (tmp_path / "a.sgf").write_bytes(game)
+    annotate(loaded_player(GO, lambda: None), 5, 8, tmp_path / "a.sgf", tmp_path / "b.sgf")
+    text = (tmp_path / "b.sgf").read_text(encoding="utf-8")
+    assert "PB[\u5433\u6e05\u6e90]" in text and "CA[UTF-8]" in text
+
+
+def test_a_folder_that_may_not_be_written_to_is_named(tmp_path):
+    (tmp_path / "a.txt").write_text("4 *\n")
+    with pytest.raises(Refusal, match="nothing was written"):
+        annotate(loaded_player("connect4", lambda: None), 5, 8, tmp_path / "a.txt", Path("/proc/b.jsonl"))
 
 
 def test_more_games_than_a_part_holds_come_out_in_their_order(tmp_path, monkeypatch):

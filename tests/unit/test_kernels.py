@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from az_mpi.core import kernel_cache
+from az_mpi.core.problems import Refusal
 from az_mpi.run import kernels
 
 pytestmark = pytest.mark.process
@@ -91,6 +92,11 @@ def test_both_searches_are_compiled_ahead_of_a_run(monkeypatch, tmp_path):
     monkeypatch.setattr(kernels, "rehearse", rehearse)
     assert kernels.main(["tictactoe"]) == kernels.main(["tictactoe"]) == 0
     assert sorted(rehearsed.read_text().split()) == ["gumbel", "puct"]  # once each
+
+
+def test_a_game_that_does_not_exist_is_refused_by_name():
+    with pytest.raises(Refusal, match="did you mean"):
+        kernels.main(["conect4"])
 
 
 def test_a_kernel_that_could_not_be_cached_is_compiled_again(monkeypatch, tmp_path):

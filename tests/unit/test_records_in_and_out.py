@@ -298,6 +298,13 @@ def test_nothing_that_fits_and_wrong_options_end_with_status_2(tmp_path, capsys)
     assert status == 2 and "is a run of connect4" in told
 
 
+@pytest.mark.parametrize("players", ["5", "true", '"Ann"', '["Ann", null]', "{}", "null"])
+def test_players_of_any_kind_in_json_lose_no_game(tmp_path, players):
+    (tmp_path / "a.jsonl").write_text(f'{{"moves": ["4"], "result": 1, "players": {players}}}\n')
+    record, faults = read_file(games.make("connect4"), tmp_path / "a.jsonl")
+    assert faults == [""] and len(record.games) == 1
+
+
 @pytest.mark.parametrize("suffix", [".pgn", ".jsonl"])
 def test_a_game_that_begins_elsewhere_is_written_with_its_start(tmp_path, suffix):
     """Here Black moves first: whose view a value has follows from the position."""

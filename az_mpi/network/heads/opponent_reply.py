@@ -19,7 +19,8 @@ NO_REPLY = -1
 
 
 class OpponentReply(Auxiliary):
-    """Logits of the action on the next ply, [B, A], made as those of the policy are. Loss: the cross entropy.
+    """Logits of the action on the next ply, [B, A], made as those of the policy are, also with `any_size`. Loss: the
+    cross entropy.
 
     Target: the one action that was played on the next ply. Wu takes the search's whole policy there. The action is
     drawn from that policy, at the temperature of self-play, so that the expected gradient is that of the policy at
@@ -33,9 +34,9 @@ class OpponentReply(Auxiliary):
     name, target_dtype = "opponent_reply", np.dtype("<i4")
     is_action = True
 
-    def __init__(self, game: Game, channels: int, weight: float = 0.15):
+    def __init__(self, game: Game, channels: int, weight: float = 0.15, any_size: bool = False):
         super().__init__(weight)
-        self.policy = Policy(game, channels)
+        self.policy = Policy(game, channels, any_size)
 
     def initialise(self) -> None:
         self.policy.initialise()
