@@ -7,7 +7,7 @@ from az_mpi.core.problems import readable, write_file
 from az_mpi.report import chart
 from az_mpi.report.chart import Series
 from az_mpi.report.picture import Plot, picture
-from az_mpi.report.run_data import RunData
+from az_mpi.report.run_data import RunData, losses
 
 NAME = "learning_curve.svg"
 
@@ -15,7 +15,7 @@ NAME = "learning_curve.svg"
 def draw(data: RunData) -> Path:
     """Draw a run's losses, matches and the comparison with the solver; return the picture's path."""
     plots = [
-        _plot("Losses", "optimiser step", "loss", data.losses()),
+        _plot("Losses", "optimiser step", "loss", losses(data.train)),
         _strength(data),
         _plot("Moves that keep the exact value", "iteration", "share of positions", data.solver(), (0, 1)),
     ]

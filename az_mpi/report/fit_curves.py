@@ -5,8 +5,7 @@ from html import escape
 
 from az_mpi.report import chart
 from az_mpi.report.chart import Series
-from az_mpi.report.run_data import RunData
-from az_mpi.telemetry.summary import loss_names
+from az_mpi.report.run_data import RunData, losses
 
 
 def section(data: RunData, marks: Sequence[tuple[float, str]]) -> str:
@@ -14,11 +13,7 @@ def section(data: RunData, marks: Sequence[tuple[float, str]]) -> str:
     if not data.fits:
         return ""
     steps = [record["step"] for record in data.fits]
-    losses = [
-        Series(name.replace("_", " "), steps, [record.get(name) for record in data.fits])
-        for name in loss_names(data.fits)
-    ]
-    figures = [chart.lines("Losses, mean of an epoch", "optimiser step", "loss", losses, marks)]
+    figures = [chart.lines("Losses, mean of an epoch", "optimiser step", "loss", losses(data.fits), marks)]
     held = [record["held_out"] for record in data.fits]
     if any(held):
         figures += [

@@ -143,7 +143,9 @@ def _charts(data):
         for label, kind in (("mean of ranks", "idle"), ("rank that waits most", "idle_max"))
     ]
     figures = [
-        chart.lines("Losses", "optimiser step", "loss", data.losses(), train_marks, empty=_no_losses(data)),
+        chart.lines(
+            "Losses", "optimiser step", "loss", run_data.losses(data.train), train_marks, empty=_no_losses(data)
+        ),
         loop("Losses, mean of the iteration", "loss", **{key: key for key in loss_names(data.iterations)}),
         *strength.charts(data, evaluation_marks),
         loop("Game length", "moves", mean_length="mean_length"),

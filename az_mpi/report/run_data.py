@@ -14,6 +14,14 @@ from az_mpi.telemetry import metrics
 from az_mpi.telemetry.summary import loss_names
 
 
+def losses(records: Sequence[dict[str, Any]]) -> list[Series]:
+    """Return each head's loss over the optimiser's steps, from records of training or of fits."""
+    steps = [record["step"] for record in records]
+    return [
+        Series(name.replace("_", " "), steps, [record.get(name) for record in records]) for name in loss_names(records)
+    ]
+
+
 class RunData(NamedTuple):
     """What the files of a run say.
 
@@ -31,14 +39,6 @@ class RunData(NamedTuple):
     status: dict[str, Any]
     ladder: dict[str, Any]
     fits: Sequence[dict[str, Any]] = ()
-
-    def losses(self) -> list[Series]:
-        """Return each head's loss over the optimiser's steps."""
-        steps = [record["step"] for record in self.train]
-        return [
-            Series(name.replace("_", " "), steps, [record.get(name) for record in self.train])
-            for name in loss_names(self.train)
-        ]
 
     def matches(self, key: str) -> list[Series]:
         """Return a line over iterations for each opponent whose matches have this number, with its interval. It has no
