@@ -34,8 +34,8 @@ def annotate(player: LoadedPlayer, visits: int, at_once: int, source: Path, outp
     """Analyse all games of a file and write them, in order, to a new one; return in words what was done.
 
     visits: simulations in each position. at_once: positions that are searched together. A game without a result is
-    taken as it is; standard error names each game that is left out, with the reason. Raises Refusal if no game is left,
-    or where a file cannot be read or written."""
+    taken as it is; standard error names the first SHOWN_MAX games that are left out, with the reasons. Raises Refusal
+    if no game is left, or where a file cannot be read or written."""
     check_suffix(output, player.game)
     check_new(output)
     file = game_files.look(source)
@@ -124,7 +124,8 @@ class _Annotator:
             rules = own.untruncated()
             record, faults = replay(rules, [written[k] for k in places], MoveWords(rules), unfinished=True)
             taken = [k for k, fault in zip(places, faults) if not fault]
-            told = own if self.suffix == ".sgf" else self.player.game  # the others name a komi in no other way
+            # The other formats have the game's name, which has to stay that of the run, though it has a komi in it.
+            told = own if self.suffix == ".sgf" else self.player.game
             for k, analysed in zip(taken, self._search(rules, record) if taken else ()):
                 if analysed is None:
                     faults[places.index(k)] = self._elsewhere()
