@@ -119,7 +119,8 @@ def _total(data, what):
     """Return how many games or positions the run has stored. Records of older versions only have the number of their
     own iteration."""
     summed = sum(record[f"num_{what}"] for record in data.iterations)
-    return _last(data).get(f"num_{what}_stored", summed or data.status.get(f"num_{what}") or 0)
+    newest = data.iterations[-1:] or data.fits[-1:]
+    return newest[0].get(f"num_{what}_stored", summed) if newest else summed
 
 
 def _num_steps(data):

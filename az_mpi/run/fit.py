@@ -206,7 +206,9 @@ class _Fit:
         self.losses, self.num_steps = {}, 0
         took, self.epoch_begun = time.monotonic() - self.epoch_begun, time.monotonic()
         found = held_out.figures(run.world.sum(held_out.sums(run.playing.engine, run.setup.game, self.held)))
-        run.report.metrics.write("fit", run.progress.step, {"epoch": epoch, "fit_s": took, **values, "held_out": found})
+        stored = {"num_games_stored": run.progress.num_games, "num_positions_stored": run.progress.num_positions}
+        row = {"epoch": epoch, "fit_s": took, **stored, **values, "held_out": found}
+        run.report.metrics.write("fit", run.progress.step, row)
         run.report.say("epoch %d, step %d: %s", epoch, run.progress.step, losses_text(values) or "no step was taken")
         run.report.say("  %s", held_out.in_words(found))
         if self.done < 1:
