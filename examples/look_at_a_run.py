@@ -39,6 +39,7 @@ for state, action, value in zip(*columns_used):
 print(game.show(game.play(state[None], np.array([action]))[0]))
 
 # What the newest network would play at the start.
-found = player.search(game.initial(1)[0], simulations=100)
+start = player.draw(game.initial(1)[0])  # where chance moves first, such as a throw of dice
+found = player.search(start, simulations=100)
 for action in np.argsort(-found.policy)[:3]:
-    print(f"{game.action_to_text(game.initial(1)[0], action):>5}  {found.policy[action]:.0%}")
+    print(f"{game.action_to_text(start, action):>5}  {found.policy[action]:.0%}")

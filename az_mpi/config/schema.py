@@ -185,8 +185,8 @@ class Selfplay(Section):
     )
     max_plies: whole(0) = free(
         0,
-        "A game that reaches this many plies ends as a draw (value 0 for both players); 0: no limit but the game's "
-        "own.",
+        "A game that reaches this many plies ends as a draw, in games of one player with the value that it has there; "
+        "0: no limit but the game's own.",
     )
     start_share: float = fixed(
         0.0,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from az_mpi.config import schema
+from az_mpi.games import chance
 from az_mpi.games.base import Game, positions
 from az_mpi.mpi.world import World
 from az_mpi.network import engines
@@ -80,13 +81,15 @@ class LoadedPlayer:
     def search(self, state: np.ndarray, simulations: int = 0) -> Analysis:
         """Search one position, [S], without noise: the same position gets the same result.
 
-        simulations: 0 for as many as in the run's matches. Raises ValueError if the game is over, or `state` is no
-        state of this game."""
+        simulations: 0 for as many as in the run's matches. Raises ValueError if the game is over or a move is drawn by
+        lot in this position, see `draw`, or `state` is no state of this game."""
         if simulations < 0:
             raise ValueError(f"simulations is {simulations}; allowed: 1 or more, or 0 for as many as in the matches")
         states = self._checked(state, (self.game.state_size,), "one state")[None]
         if self.game.terminal(states)[0][0]:
             raise ValueError("the game is over in this position")
+        if chance.due(self.game, states)[0]:
+            raise ValueError("a move is drawn by lot in this position: search what `draw` returns")
         search = self.new_search(simulations or self.settings.simulations)
         slots = np.arange(1)
         search.reset(slots, states, np.zeros(1, np.uint64))
@@ -101,6 +104,13 @@ class LoadedPlayer:
             for before, played in zip(positions(self.game, states[0], expected), expected)
         ]
         return Analysis(policy, float(search.value(slots)[0]), action, variation[0], variation, moves)
+
+    def draw(self, state: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
+        """Return the position, [S], after all moves that are drawn by lot in `state`, [S]: `state` itself if there are
+        none. rng: what draws; None: a new generator. Raises ValueError if `state` is no state of this game."""
+        rng = rng or np.random.default_rng()
+        states = self._checked(state, (self.game.state_size,), "one state")[None]
+        return chance.resolve(self.game, states, lambda rows: rng.random(len(rows)))[0]
 
     def new_search(self, simulations: int, cache_bytes: int = 0, num_trees: int = 1) -> Search:
         """Return a search of `num_trees` trees with room for `simulations` each, which begin when they are `reset`. It

@@ -33,8 +33,10 @@ def main(arguments: list[str]) -> int:
     parser = Parser(PROG, ABOUT, EPILOG, run=True)
     number = whole(NUM_MAX)
     parser.add_argument("--last", type=number, metavar="N", help="the newest N games of those asked for")
-    parser.add_argument(
-        "--longest", type=number, metavar="N", help="the N games with the most moves of those asked for"
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--longest", type=number, metavar="N", help="the N games with the most moves of those asked for")
+    which.add_argument(
+        "--best", type=number, metavar="N", help="the N games with the best results of those asked for; one player"
     )
     parser.add_argument("--iteration", type=whole(NUM_MAX, 0), metavar="K", help="games of iteration K alone, from 0")
     parser.add_argument(
@@ -53,6 +55,8 @@ def main(arguments: list[str]) -> int:
     from az_mpi.storage import run_folder
 
     game = games.make(run_folder.recorded_config(given.run).game)
+    if given.best and game.num_players > 1:
+        raise Refusal(f"{PROG}: error: --best is for games of one player; {game.name} has {game.num_players} players")
     check_suffix(given.output, game)
     check_new(given.output)
     try:
@@ -119,13 +123,13 @@ def _choose(given, game, paths) -> "dict[Path, np.ndarray]":
         games = _read(paths[place], game).games
         fits = np.ones(len(games), bool) if given.result is None else np.sign(games["outcome"]) == RESULTS[given.result]
         for row in games[fits][::-1]:
-            rows.append((place, int(row["id"]), int(row["length"])))
+            rows.append((place, int(row["id"]), float(row["outcome"] if given.best else row["length"])))
         num += int(fits.sum())
-        if given.last and num >= given.last and not given.longest:
+        if given.last and num >= given.last:
             break
     rows = rows[: given.last] if given.last else rows
-    if given.longest:
-        rows = sorted(rows, key=lambda row: row[2], reverse=True)[: given.longest]
+    if most := given.longest or given.best:
+        rows = sorted(rows, key=lambda row: row[2], reverse=True)[:most]
     chosen: dict[Path, Any] = {}
     for place, number, _ in sorted(rows):
         chosen.setdefault(paths[place], []).append(number)

@@ -275,11 +275,12 @@ class Chain:
 
 
 def of_start_up(one, job):
-    """Return the trial; as one of the start-up if a rank was killed before it had its weights, since a job that resumes
-    also exchanges games while it fills its window."""
-    kills = [each for each in one.injections if each.action[0] == "signal" and each.action[2] in (9, 11)]
+    """Return the trial; as one of the start-up if a rank was killed, or stopped for good, before it had its weights,
+    since a job that resumes also exchanges games while it fills its window."""
+    actions = [each.action for each in one.injections]
+    ends = [each for each in actions if each[0] == "signal" and each[2] in (9, 11) or each == ["stop", 0]]
     fired = next((event for event in job.events if event["event"] == "fired"), None)
-    if fired is None or not kills or "mpirun" in kills[0].action[1]:
+    if fired is None or not ends or ends[0][0] == "signal" and "mpirun" in ends[0][1]:
         return one
     has_weights = any(
         event["event"] == "weights" and event["rank"] == fired["rank"] and event["time"] < fired["time"]

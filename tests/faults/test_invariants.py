@@ -9,6 +9,7 @@ import sys
 from dataclasses import replace
 
 import catalogue
+import endurance
 import invariants
 import long
 import psutil
@@ -239,6 +240,18 @@ def test_a_port_that_still_listens_is_noticed(tmp_path, monkeypatch):
         monkeypatch.setattr(psutil, "net_connections", lambda kind: [c._replace(pid=None) for c in real(kind)])
         trial.look_for_rest(job, tmp_path)
         assert job.left == [f"port {server.getsockname()[1]} still listens"]
+
+
+@pytest.mark.parametrize("action", [["signal", [1], 9], ["stop", 0]])
+def test_a_rank_that_is_lost_before_it_has_its_weights_is_lost_in_the_start_up(action):
+    one = Trial(1, "hang", 3, (Injection(1, "exchange", 1, action),), {"iterations": 1})
+    fired = FIRED | {"action": action}
+    assert endurance.of_start_up(one, Job(events=[fired])).fault == "kill in the start-up"
+    assert endurance.of_start_up(one, Job(events=[weights(1, "a") | {"time": 9.0}, fired])) == one
+    assert endurance.of_start_up(one, Job(events=[weights(0, "a") | {"time": 9.0}, fired])) != one
+    assert endurance.of_start_up(one, Job()) == one
+    pause = replace(one, injections=(Injection(1, "exchange", 1, ["stop", 3]),))
+    assert endurance.of_start_up(pause, Job(events=[fired])) == pause
 
 
 def test_a_trial_is_made_from_its_seed_alone():

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from jobs import ROOT, ids
-from marks import slow
 
 from az_mpi import games
 from az_mpi.config import load as configuration
@@ -183,7 +182,8 @@ def test_the_target_of_the_example_head_is_the_share_of_moves_left():
     assert head.target(record, game, None).tolist() == pytest.approx([3 / 9, 2 / 9, 1 / 9, 2 / 9, 1 / 9])
 
 
-@pytest.mark.parametrize("name", ["own_game", slow("own_evaluator")])  # the next test has its game, Connect Four
+@pytest.mark.slow  # tests/unit/test_bounds.py has the compiled loop, and rules that leave their arrays
+@pytest.mark.parametrize("name", ["own_game", "own_evaluator"])
 def test_compiled_code_of_an_example_stays_within_its_arrays(run_example, monkeypatch, tmp_path_factory, name):
     """The games and searches of the examples, in Python and compiled, with Numba's checks of every index."""
     check_bounds(monkeypatch, tmp_path_factory)

@@ -37,6 +37,18 @@ def test_a_value_of_an_action_is_for_the_player_who_plays_it():
     assert others and all(found.values[action] < found.values[6] for action in others)
 
 
+def test_moves_that_are_drawn_by_lot_are_drawn_before_a_search():
+    player = loaded_player("2048(max_plies=20)")
+    start = player.game.initial(1)[0]
+    with pytest.raises(ValueError, match="drawn by lot in this position: search what `draw` returns"):
+        player.search(start)
+    drawn = player.draw(start, np.random.default_rng(1))
+    assert (drawn == player.draw(start, np.random.default_rng(1))).all()
+    assert (player.draw(drawn) == drawn).all() and (player.draw(start) != start).any()
+    found = player.search(drawn, 20)
+    assert found.visits.sum() == 20 and player.game.legal(drawn[None])[0][found.action]
+
+
 def test_probabilities_are_the_logits_of_legal_actions_alone():
     rows = np.linspace(-3, 90, 9)  # the illegal ones too: a softmax that is not careful overflows
     player = loaded_player("tictactoe").with_evaluator(

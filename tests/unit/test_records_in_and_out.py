@@ -434,4 +434,16 @@ def test_games_of_a_run_are_chosen_by_number_length_result_and_iteration(tmp_pat
     longest = sorted((len(row["moves"]) for row in before), reverse=True)[:5]
     assert sorted((len(row["moves"]) for row in written("--longest", "5")), reverse=True) == longest
     assert len(written("--iteration", "0")) == 30 and written("--iteration", "3", status=2) == []
+    assert written("--best", "1", status=2) == [], "two players"
     assert written("--output", str(tmp_path / "a.jsonl"), status=2) == [], "a file that is there stays"
+
+
+def test_the_best_games_of_one_player_are_chosen(tmp_path, capsys):
+    game, run = games.make("2048(max_plies=40)"), tmp_path / "run"
+    write(tmp_path / "a.jsonl", game, random_records(game, 12))
+    assert importing(tmp_path, capsys, tmp_path / "a.jsonl", "--game", "2048(max_plies=40)")[0] == 0
+    run_folder.prepare(run, make_config("2048(max_plies=40)"), ["here"], fresh=False)
+    before = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert obey(["games", str(run), "--output", str(tmp_path / "best.jsonl"), "--best", "3"]) == 0
+    best = [json.loads(line) for line in (tmp_path / "best.jsonl").read_text().splitlines()]
+    assert sorted(row["score"] for row in best) == sorted(row["score"] for row in before)[-3:]
