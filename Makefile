@@ -60,7 +60,7 @@ faults: setup ## ranks killed and stopped in a sample of trials (4 minutes; make
 faults-long: setup ## random trials for HOURS=8; their counts go to docs/fault_trials.csv, each result to faults.jsonl
 	python tests/faults/long.py --hours $(HOURS)
 
-endurance: setup ## one run of ITERATIONS=10000 with FAULTS=1000 in runs/endurance: memory, open files, nothing lost (a night)
+endurance: setup ## one run of ITERATIONS=10000 with FAULTS=1000 in runs/endurance: memory, open files, nothing lost (2 hours)
 	python tests/faults/endurance.py --iterations $(ITERATIONS) --faults $(FAULTS) --folder runs/endurance
 
 bench: setup ## every benchmark (25 to 50 minutes); BENCH_RUN=RUN: self-play with that run's network
