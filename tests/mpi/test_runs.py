@@ -129,7 +129,7 @@ HEADS = '["policy", "value", "moves_left", "opponent_reply", "short_term_value",
     [
         quick("tictactoe", 32, ["network.precision=auto"]),
         pytest.param("tictactoe", 32, ["network.precision=int8"], marks=[pytest.mark.quick, needs_int8]),
-        ("go(size=4)", 4, ["selfplay.start_share=0.5", f"network.heads={HEADS}"]),
+        slow("go(size=4)", 4, ["selfplay.start_share=0.5", f"network.heads={HEADS}"]),
         ("2048(max_plies=40)", 4, []),
         (DIGITS, 4, RANKED),
         pytest.param(OPENSPIEL, 8, ["selfplay.random_plies=2"], marks=[needs_openspiel, pytest.mark.slow]),
@@ -191,7 +191,7 @@ def test_a_run_resumes_with_another_number_of_ranks(run_dist, tmp_path):
     assert sorted(p.name for p in (tmp_path / "run" / "starts").iterdir()) == ["001.json", "002.json", "003.json"]
 
 
-@pytest.mark.parametrize("deterministic", [True, False])
+@pytest.mark.parametrize("deterministic", [slow(True), False])
 def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministic):
     """Two of three ranks wait for the third: for most of the time where each has its share of the games, for one step
     where they share all games."""
