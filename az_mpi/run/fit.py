@@ -50,6 +50,7 @@ def fit(run: Run, task: Task) -> None:
     """Train, measure the network on the games that are held out after each epoch, and save the run where self-play
     continues. Raises Stopped if a signal asked to stop."""
     resume.restore(run, set_aside=True)
+    run.hours_before = run.progress.hours
     work = _Fit(run, task)
     work.fill()
     weights.broadcast_weights(run)

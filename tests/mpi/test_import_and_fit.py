@@ -196,6 +196,19 @@ def test_a_new_run_begins_with_other_weights_on_all_ranks(run_dist, tmp_path):
     assert "is not used" in run_dist(2, tmp_path / "b", *words).stdout
 
 
+def test_the_hours_of_earlier_starts_count_after_a_fit(imported, run_dist):
+    run = imported(1, "run")
+    words = [*SMALL, "--set", "train.hours=10", "--mode", "fit", "--minutes", 0.01]
+    run_dist(1, run, *words)
+    first = newest(run)
+    assert 0 < first.hours < 1
+    told = {"kind": "checkpoint", "iteration": first.iteration, "step": first.step, "hours": 5.0}
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write(json.dumps(told) + "\n")
+    run_dist(2, run, *words)
+    assert newest(run).step > first.step and 5 < newest(run).hours < 6
+
+
 def test_a_fit_that_is_stopped_continues_where_it_was(imported, start_mpirun, run_dist):
     run = imported(1, "run")
     words = "--config_file", SMOKE, "--logdir", run, *SMALL, "--mode", "fit", "--minutes", 10
