@@ -90,8 +90,7 @@ def _output(command, stderr, enough):
                     told = True
                     process.send_signal(signal.SIGUSR2)
     except BaseException:
-        process.terminate()
-        process.communicate()
+        _end(process)
         raise
     return process.returncode, output
 
@@ -169,15 +168,32 @@ def follow(command: list[str], tick: Callable[[], Iterable[signal.Signals]] = la
 
 def _start(command, **streams):
     """Start a job. It is told to stop when this process ends, even if that is killed."""
-    # In a session of its own: a terminal's Ctrl-C is for this process. mpirun would kill the ranks at once.
     prctl = ctypes.CDLL(None).prctl
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        start_new_session=True,
-        preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
-        **streams,
-    )
+    process, caught = None, []
+    # Libraries run functions of theirs at a fork, in which Python drops what a handler raises: a request would be lost.
+    numbers = (*_Signals.STOPPING, signal.SIGUSR1, signal.SIGUSR2)
+    try:
+        with handling(dict.fromkeys(numbers, lambda number, _: caught.append(number))):
+            # In a session of its own: a terminal's Ctrl-C is for this process. mpirun would kill the ranks at once.
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=lambda: prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
+                **streams,
+            )
+        for number in caught:
+            signal.raise_signal(number)
+    except BaseException:
+        if process:
+            _end(process)
+        raise
+    return process
+
+
+def _end(process):
+    process.terminate()
+    process.communicate()
 
 
 def copy(descriptor: int, stream: TextIO, lost: threading.Event) -> None:

@@ -5,6 +5,8 @@ import io
 import json
 import math
 import re
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from xml.etree import ElementTree
@@ -353,3 +355,29 @@ def test_intervals_of_the_model_come_from_the_same_draws_each_time():
     sizes = [scaling_figures.size("weak", n, [case(n, [5, 5.5, 6])]) for n in (1, 2, 4)]
     one, other = scaling_model.model(sizes), scaling_model.model(sizes)
     np.testing.assert_array_equal(one.draws, other.draws)
+
+
+SIGNALLED_IN_A_FORK = """
+import os, signal, sys
+from az_mpi.core.signals import handling
+from az_mpi.launch import mpi_job
+
+def ask_to_stop():
+    os.kill(os.getpid(), signal.SIGUSR2)
+    for _ in range(1000):
+        pass
+
+def leave(*_):
+    raise SystemExit(75)
+
+os.register_at_fork(after_in_parent=ask_to_stop)
+with handling({signal.SIGUSR2: leave}):
+    mpi_job.run_child(["sleep", "300"])
+"""
+
+
+@pytest.mark.process
+def test_a_signal_that_comes_while_a_job_is_started_is_not_lost():
+    """Python drops what a handler raises in a function that runs at a fork, such as one of the module `random`."""
+    done = subprocess.run([sys.executable, "-c", SIGNALLED_IN_A_FORK], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (75, "")
