@@ -33,6 +33,8 @@ from az_mpi.storage import checkpoint, imports, lock, run_folder, segment
 from az_mpi.storage.run_folder import RunFolderError
 from az_mpi.telemetry.progress_bar import ProgressBar
 
+FIRST_CALL = 0x800  # of --mode selfplay, in ids of games, where training has the numbers of its starts, from 1
+
 
 def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
     """Start the run in --logdir, or resume it if it is there."""
@@ -172,7 +174,8 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
     simulations, asked, evaluated = world.sum(np.array(counts, np.int64))
     if not world.is_root:
         return
-    written = segment.write(folder, index, run.setup.game, record, exchange.provenance(run, record))
+    path = segment.path_of(folder, index, call - FIRST_CALL)  # another such job may be writing there too
+    written = segment.write(folder, index, run.setup.game, record, exchange.provenance(run, record), path)
     num_games, num_positions = len(record.games), len(record.positions)
     result = {"segment": str(written.path), "num_games": num_games, "num_positions": num_positions}
     result |= {"games_per_s": num_games / seconds, "simulations_per_s": simulations / seconds}
@@ -182,8 +185,7 @@ def selfplay(arguments: Arguments, config: Config, world: World, requests: Reque
 
 def _prepare(folder):
     """Make a run's folder for games, unless it is there; return the number of this call, which no other one has and
-    ids of games contain: training counts its starts from 1, this mode from 0x800. Raises Refusal if nothing can be
-    written."""
+    ids of games contain. Raises Refusal if nothing can be written."""
     run_folder.check_folders(folder.parent, (folder.name,))
     with run_folder.usable(folder.parent):
         calls = folder / "calls"
@@ -191,7 +193,7 @@ def _prepare(folder):
         for number in itertools.count(max(len(files.names(calls)), len(list(folder.glob("*.h5"))))):
             with contextlib.suppress(FileExistsError):
                 (calls / str(number)).touch(exist_ok=False)
-                return 0x800 + number
+                return FIRST_CALL + number
 
 
 def _rescue_games(run):

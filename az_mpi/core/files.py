@@ -184,23 +184,27 @@ def names(folder: str | Path) -> list[str]:
 
 
 def remove_folder(path: str | Path) -> None:
-    """Remove a folder. Nobody sees a part of it under its name, even if this is broken off."""
+    """Remove a folder. Nobody sees a part of it under its name, even if this is broken off.
+
+    A file in it that another host has open stays, under a temporary name, until `remove_leftovers`."""
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     os.rename(path, temporary)
-    shutil.rmtree(temporary)
+    shutil.rmtree(temporary, ignore_errors=True)  # on NFS it is not empty while a client has a file of it open
 
 
-def remove_leftovers(folder: str | Path, pids: Iterable[int] | None = None) -> None:
+def remove_leftovers(folder: str | Path, pids: Iterable[int] | None = None, besides: Iterable[str] = ()) -> None:
     """Remove temporary files that killed writers have left in `folder` and one level below it.
 
-    pids: only those of these processes, while others are at work."""
+    pids: only those of these processes, while others are at work. besides: names of folders in it that are left as they
+    are."""
     folder = Path(folder)
+    left = {folder / name for name in besides}
     for path in [*folder.glob(".*.tmp"), *folder.glob("*/.*.tmp")]:
-        if pids is not None and path.name.split(".")[-2] not in map(str, pids):
+        if path.parent in left or pids is not None and path.name.split(".")[-2] not in map(str, pids):
             continue
         if path.is_dir():
-            shutil.rmtree(path)
+            shutil.rmtree(path, ignore_errors=True)  # see `remove_folder`
         else:
             path.unlink(missing_ok=True)
 

@@ -170,7 +170,7 @@ def _take_over(run, world):
             if taken is None:
                 return writer.ended
             held.hold(taken)
-        held.writer.do(held.folder, lambda check: files.remove_leftovers(held.folder, lost))
+        held.writer.do(held.folder, lambda check: files.remove_leftovers(held.folder, lost, besides=["selfplay"]))
         return None
 
     if problem := world.from_root(hold):
@@ -251,6 +251,8 @@ def _store_what_is_missing(new):
     world, writer, game, mine = new.world, new.files.writer, new.setup.game, new.playing.unacknowledged
     new.files.flush()  # on each rank that writes, or did before the loss
     world.barrier()
+    if world.is_root:  # even if it is the only writer now: another rank may have been one before the loss
+        files.refresh(new.files.folder / "games")
     for iteration in sorted(set(sum(world.collect([iteration for iteration, _ in mine]), []))):
         records = Record.join(game, [record for place, record in mine if place == iteration]).gather(world)
         if world.is_root:

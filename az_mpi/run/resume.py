@@ -23,9 +23,9 @@ def restore(run: Run, set_aside: bool) -> bool:
         run.report.status.end("stopped")
         run.world.settle()
         raise Stopped
+    if set_aside and run.world.is_root:
+        run.files.finish_removal(forget=not there)
     if not there:
-        if set_aside and run.world.is_root:
-            run.files.forget_removed()
         return False
     state = checkpoint.share(run.world, newest)
     if added := checkpoint.added_blocks(state.model, run.training.network.state_dict()):

@@ -115,11 +115,11 @@ class RunFiles:
         self.writer.submit(end, Record.empty(self.game), {})  # renews the links to the segments that are left
         self.writer.flush()
 
-    def forget_removed(self) -> None:
-        """Begin again to count what is removed, since the run begins again."""
+    def finish_removal(self, forget: bool) -> None:
+        """Complete what `thin_games` began before the run continues. forget: see `thinning.finish`."""
         folder = self.folder / "games"
         if self.writer and self.removed() != thinning.Removed():
-            self.writer.do(folder, lambda check: thinning.forget_removed(folder, check))
+            self.writer.do(folder, lambda check: thinning.finish(folder, forget, check))
 
     def games_of(self, iteration: int) -> Record:
         """Return the games of an iteration that are on disk."""

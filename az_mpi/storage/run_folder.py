@@ -130,7 +130,7 @@ def prepare(
         check(path, config, fresh)  # again after `look`: another job may have had the folder until now
         for folder in (*(path / name for name in FOLDERS), starts_folder(path)):
             folder.mkdir(parents=True, exist_ok=True)
-        remove_leftovers(path)
+        remove_leftovers(path, besides=["selfplay"])  # where `--mode selfplay` may be writing: it takes no lock
         next(_whole(reversed(starts(path)), functools.partial(_set_aside, say)), None)
         plugin_sources.keep(path, config)
         text = json.dumps(describe(config, hosts), indent=2) + "\n"

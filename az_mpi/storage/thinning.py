@@ -80,22 +80,33 @@ def thin_games(
         old.append(segment)
     names = [*(name for name in before.names if files.is_there(Path(folder) / name)), *(one.path.name for one in old)]
     if old:
-        content = {
-            "num_games": before.num_games + sum(segment.num_games for segment in old),
-            "num_positions": before.num_positions + sum(segment.num_positions for segment in old),
-            "names": names,
-        }
-        files.write_bytes(Path(folder) / NAME, json.dumps(content).encode(), before=check)
+        num_games = before.num_games + sum(segment.num_games for segment in old)
+        num_positions = before.num_positions + sum(segment.num_positions for segment in old)
+        _write(folder, Removed(num_games, num_positions, names), check)
     else:
         check()
+    _unlink(folder, names)
+
+
+def finish(folder: str | Path, forget: bool, check: Callable[[], None] = lambda: None) -> None:
+    """Complete a removal that was broken off, before a run continues: from an older checkpoint it may write segments
+    with the names of those that were removed. Raises OSError; afterwards it may be called again.
+
+    forget: count from 0 what is removed, since the run begins again with new weights and the games that are there.
+    check: see `thin_networks`."""
+    before = removed(folder)
+    check()
+    _unlink(folder, before.names)
+    if forget:
+        (Path(folder) / NAME).unlink(missing_ok=True)
+    elif before.names:
+        _write(folder, before._replace(names=()), check)
+
+
+def _write(folder, content, check):
+    files.write_bytes(Path(folder) / NAME, json.dumps(content._asdict()).encode(), before=check)
+
+
+def _unlink(folder, names):
     for name in names:
         (Path(folder) / name).unlink(missing_ok=True)
-
-
-def forget_removed(folder: str | Path, check: Callable[[], None] = lambda: None) -> None:
-    """Begin again to count what is removed: the run begins again with new weights and the games that are there. Raises
-    OSError. check: see `thin_networks`."""
-    check()
-    for name in removed(folder).names:
-        (Path(folder) / name).unlink(missing_ok=True)
-    (Path(folder) / NAME).unlink(missing_ok=True)

@@ -261,13 +261,16 @@ def test_other_modes_print_one_json_object(run_dist, mpirun, tmp_path):
     os.umask(before_umask)
     result = json.loads(done.stdout)
     assert os.stat(result["segment"]).st_mode & 0o027 == 0
+    assert os.path.basename(result["segment"]) == "000002-000.h5"
     with h5py.File(result["segment"]) as file:
         assert result["num_games"] == 30 == len(file["games/id"])
         assert result["num_positions"] == len(file["positions/game"])
         ids = set(file["games/id"])
     os.rename(result["segment"], tmp_path / "elsewhere.h5")
     done = mpirun(2, "run_dist.py", "--mode", "selfplay", "--logdir", tmp_path / "run", "--num_games", 30)
-    with h5py.File(json.loads(done.stdout)["segment"]) as file:
+    again = json.loads(done.stdout)
+    assert os.path.basename(again["segment"]) == "000002-001.h5"  # by the call: two may play at the same time
+    with h5py.File(again["segment"]) as file:
         ids |= set(file["games/id"])
     ids |= set(columns(tmp_path / "run")["games/id"])
     assert len(ids) == 30 + 30 + len(columns(tmp_path / "run")["games/id"])  # other games each time

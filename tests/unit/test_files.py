@@ -156,6 +156,28 @@ def test_leftovers_of_killed_writers_are_removed_and_nothing_else(tmp_path):
     files.remove_leftovers(tmp_path)
     found = {path for path in tmp_path.rglob("*") if path.is_file()}
     assert found == set(kept) and not list((tmp_path / "checkpoints").iterdir())
+    for folder in ("games", "selfplay"):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / ".000002-000.h5.12.tmp").touch()
+    files.remove_leftovers(tmp_path, besides=["selfplay"])
+    assert [path.parent.name for path in tmp_path.glob("*/.*.tmp")] == ["selfplay"]
+
+
+def test_a_folder_with_a_file_that_cannot_be_removed_now_is_out_of_the_way(tmp_path, monkeypatch):
+    """As on NFS while another host has a file of an old checkpoint open: no error ends the run."""
+    (tmp_path / "000001").mkdir()
+    (tmp_path / "000001" / "model").touch()
+
+    def busy(*given, **how):
+        raise OSError(errno.EBUSY, "busy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", busy)
+        files.remove_folder(tmp_path / "000001")
+        files.remove_leftovers(tmp_path)
+    assert not (tmp_path / "000001").exists()
+    files.remove_leftovers(tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_create_refuses_an_existing_file_and_a_link(tmp_path):

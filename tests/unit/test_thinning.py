@@ -5,7 +5,7 @@ import pytest
 from az_mpi.core.files import Forbidden
 from az_mpi.run.run_files import RunFiles
 from az_mpi.storage.segment import Segment
-from az_mpi.storage.thinning import Removed, removed, spread, thin_games, thin_networks
+from az_mpi.storage.thinning import Removed, finish, removed, spread, thin_games, thin_networks
 
 
 def grown(num_iterations, every, num):
@@ -98,6 +98,23 @@ def test_a_removal_that_was_broken_off_counts_each_game_once_and_is_completed_la
     thin_games(tmp_path / "games", made[3:], 300, end=9)
     assert left(tmp_path / "games") == [3, 4, 5]
     assert files.removed()[:2] == (30, 300)
+
+
+def test_a_run_that_continues_from_an_older_checkpoint_keeps_the_games_that_it_plays_again(tmp_path):
+    """Their segments get the names of those that were removed."""
+    (tmp_path / "games").mkdir()
+    made = segments(tmp_path / "games", [100] * 6)
+    thin_games(tmp_path / "games", made, 300, end=9)
+    (tmp_path / "games" / made[1].path.name).touch()  # a removal that was broken off
+    finish(tmp_path / "games", forget=False)
+    assert left(tmp_path / "games") == [3, 4, 5] and removed(tmp_path / "games") == Removed(30, 300, [])
+    segments(tmp_path / "games", [100] * 3)  # played again
+    files = RunFiles(tmp_path, None, 600.0)
+    assert [one.iteration for one in files.segments()] == [0, 1, 2, 3, 4, 5]
+    thin_games(tmp_path / "games", files.segments(), 1000, end=9)
+    assert left(tmp_path / "games") == [0, 1, 2, 3, 4, 5]
+    finish(tmp_path / "games", forget=True)
+    assert removed(tmp_path / "games") == Removed() and len(left(tmp_path / "games")) == 6
 
 
 def test_a_damaged_record_of_what_was_removed_counts_as_none(tmp_path):
