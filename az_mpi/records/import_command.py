@@ -6,11 +6,11 @@ Collective: every rank calls every function here that takes a world.
 import argparse
 import functools
 import hashlib
-import os
 import shutil
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,6 @@ STATES_BYTES = 2**27  # that the states of a unit take at most, about
 BYTES_A_MOVE = 4  # in a file, at least
 TELL_EVERY_S = 5.0
 SHOWN_MAX = 10  # games left out that are shown
-FOLDER = ".importing"  # in RUN/games: segments until all are there
 
 
 def main(arguments: list[str]) -> int:
@@ -66,9 +65,8 @@ def main(arguments: list[str]) -> int:
 
 def _import(world: "World", given: argparse.Namespace) -> int:
     from az_mpi import games
-    from az_mpi.core.files import Forbidden
     from az_mpi.mpi.agreement import everywhere
-    from az_mpi.storage import lock
+    from az_mpi.storage import imports, lock, run_folder
 
     name = world.from_root(lambda: game_name(given.logdir, _asked(given)))
     game = everywhere(world, lambda: games.make(name))
@@ -77,25 +75,28 @@ def _import(world: "World", given: argparse.Namespace) -> int:
 
     def take():
         nonlocal held
-        from az_mpi.storage import imports, run_folder
-
         say = functools.partial(print, file=sys.stderr, flush=True)
         run_folder.check_folders(given.logdir)
         imports.check_game(given.logdir, game.name)
         with run_folder.usable(given.logdir):
             held = lock.Lock.take(given.logdir, ranks, "none (import)", lock.look(given.logdir, say), hang_s=60.0)
-            folder = given.logdir / "games" / FOLDER
-            shutil.rmtree(folder, ignore_errors=True)  # of an import that was killed
-            folder.mkdir(parents=True)
+            imports.complete(given.logdir)  # one that was killed
+            (given.logdir / "games" / imports.WAITING).mkdir(parents=True)
+
+    def check():
+        try:
+            held.check()
+        except files.Forbidden as error:
+            raise Refusal(f"{PROG}: error: {error}") from error
 
     try:
         world.from_root(take)
-        return Import(world, game, given.logdir, given.files, lambda: held and held.check()).run()
-    except Forbidden as error:
-        raise Refusal(f"{PROG}: error: {error}") from error
+        return Import(world, game, given.logdir, given.files, check).run()
     finally:
         if held:  # else another job may be importing there
-            shutil.rmtree(given.logdir / "games" / FOLDER, ignore_errors=True)
+            with suppress(Refusal, OSError):
+                check()
+                imports.complete(given.logdir)
             held.release()
 
 
@@ -129,7 +130,7 @@ def game_name(run: Path, asked: str | None) -> str:
 
 
 class Import:
-    """One import into a run's folder. check(): raises Forbidden once this job may not write there."""
+    """One import into a run's folder. check(): raises Refusal on root once this job may not write there."""
 
     def __init__(self, world: "World", game: "Game", folder: Path, paths: list[Path], check: Any):
         self.world, self.game, self.folder, self.check = world, game, folder, check
@@ -140,6 +141,7 @@ class Import:
         self.reasons: Counter[str] = Counter()
         self.known: list[str] = []  # lines about files that are in the run already
         self.sums: list[str] = []
+        self.listed: list[str] = []  # on root: lines about games left out that are not in the list yet
         self.shown = 0
         self.begun = self.told = time.monotonic()
         self._look(paths)
@@ -147,13 +149,10 @@ class Import:
     def run(self) -> int:
         """Import, and return the exit status. Collective."""
         self.iteration, self.num_before = self.world.from_root(self._choose_iteration)
-        self.faults = open(self.folder / "games" / FOLDER / "faults", "w") if self.world.is_root else None
         for number, file in enumerate(self.files):
             if file.fault:
                 self._count_fault(number, 0, file.fault)
         self._read_all()
-        if self.faults:
-            self.faults.close()
         if self.world.from_root(self._finish):
             return DONE
         return DONE if self.known and not self.reasons else USAGE
@@ -198,9 +197,12 @@ class Import:
             (int(path.name.partition("-")[0]) for path in checkpoint_names.find(self.folder / "checkpoints")), default=0
         )
         imported = imports.newest_iteration(self.folder)
-        iteration = imported if imported == newest >= done else max(newest + 1, done)
-        told = [entry for entry in imports.entries(self.folder) if entry["iteration"] == iteration]
-        return iteration, sum(entry["num_games"] for entry in told)
+        told = sum(entry["num_games"] for entry in imports.entries(self.folder) if entry["iteration"] == imported)
+        if imported == newest >= done:
+            stored = segment.find(self.folder / "games", imported, on_damage=lambda path, error: None)
+            if sum(one.num_games for one in stored) == told:  # otherwise some ids would be given twice
+                return imported, told
+        return max(newest + 1, done), 0
 
     def _read_all(self):
         """Read all files, a unit on each rank at a time. Collective."""
@@ -229,6 +231,7 @@ class Import:
         """Read one unit on this rank and store its games. Collective: a rank without a unit gives none."""
         import numpy as np
 
+        from az_mpi.mpi.agreement import everywhere
         from az_mpi.records import game_files
         from az_mpi.records.replaying import replay
         from az_mpi.records.written_game import WrittenGame
@@ -256,7 +259,7 @@ class Import:
         record.games["id"], record.games["iteration"] = ids, self.iteration
         record.positions["game"] = np.repeat(ids, record.games["length"])
         record.chance["game"] = ids[record.chance["game"].astype(np.int64)]
-        self._store(record, place)
+        everywhere(self.world, lambda: self._store(record, place))
         for of_files, num_games, num_positions in rows:
             self.num_games += num_games
             self.num_positions += num_positions
@@ -268,12 +271,28 @@ class Import:
 
     def _store(self, record, place):
         from az_mpi import __version__
-        from az_mpi.storage import segment
+        from az_mpi.storage import run_folder, segment
 
-        if len(record.games):
-            path = self.folder / "games" / FOLDER / f"{place:09d}.h5"
-            about = {"weights": "", "az_mpi": __version__, "imported": "yes"}
-            segment.write(path.parent, self.iteration, self.game, record, about, path)
+        with run_folder.usable(self.folder):
+            if len(record.games):
+                path = self._waiting() / f"{place:09d}.h5"
+                about = {"weights": "", "az_mpi": __version__, "imported": "yes"}
+                segment.write(path.parent, self.iteration, self.game, record, about, path)
+            self._list_faults()
+
+    def _waiting(self):
+        from az_mpi.storage import imports
+
+        return self.folder / "games" / imports.WAITING
+
+    def _list_faults(self):
+        """Write the lines about games left out; return the path of their list."""
+        path = self._waiting() / "left-out.txt"
+        if self.listed:
+            with open(path, "a") as file:
+                file.writelines(self.listed)
+            self.listed = []
+        return path
 
     def _count_fault(self, file, number, fault):
         """Count a game that is left out. number: of the game in its file, from 1; 0: the whole file."""
@@ -281,31 +300,30 @@ class Import:
         if not self.world.is_root:
             return
         line = f"{escape(self.files[file].path)}: " + (f"game {number}: " if number else "") + escape(fault)
-        self.faults.write(line + "\n")
+        self.listed.append(line + "\n")
         if self.shown < SHOWN_MAX:
             self._say(f"  left out: {line}")
         self.shown += 1
 
     def _finish(self):
         """Give the segments their names, and tell the run of them; return whether there are games. For root."""
-        from az_mpi.storage import imports, segment
+        from az_mpi.storage import imports, run_folder, segment
 
-        self.check()
-        games, waiting = self.folder / "games", self.folder / "games" / FOLDER
-        entry = imports.next_path(self.folder)
-        num_left_out = sum(self.reasons.values())
-        lists = entry.with_name(f"{entry.stem}-left-out.txt")
-        if num_left_out:
-            entry.parent.mkdir(exist_ok=True)
-            shutil.copyfile(waiting / "faults", lists)
-        if self.num_games:
-            entry.parent.mkdir(exist_ok=True)
-            for name in files.names(waiting):
-                if name.endswith(".h5"):
-                    os.rename(waiting / name, segment.next_path(games, self.iteration))
-            files.sync(games)
-            imports.write(entry, self._entry(num_left_out))
-            segment.link_all(games, self.folder / "games.h5")
+        games, num_left_out = self.folder / "games", sum(self.reasons.values())
+        with run_folder.usable(self.folder):
+            self.check()
+            path = imports.next_path(self.folder)
+            lists = path.with_name(f"{path.stem}-left-out.txt")
+            if num_left_out:
+                path.parent.mkdir(exist_ok=True)
+                shutil.copyfile(self._list_faults(), lists)
+            if self.num_games:
+                mine = [name for name in files.names(self._waiting()) if name.endswith(".h5")]
+                first = segment.next_number(games, self.iteration)
+                named = {old: segment.path_of(games, self.iteration, first + k).name for k, old in enumerate(mine)}
+                imports.commit(self.folder, path, self._entry(num_left_out), named, self.check)
+                imports.complete(self.folder)
+                segment.link_all(games, self.folder / "games.h5", self.check)
         print_result(self._text(num_left_out, lists))
         return bool(self.num_games)
 

@@ -25,7 +25,7 @@ from az_mpi.core.files import claim_text, is_there, names, passes, read_json, re
 from az_mpi.core.host_facts import package_versions
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal, escape
-from az_mpi.storage import lock, plugin_sources
+from az_mpi.storage import imports, lock, plugin_sources
 
 FOLDERS = ("checkpoints", "games", "best", "evaluations")
 ALL_FOLDERS = (*FOLDERS, "starts", "attempts", "logs", "lock", "imports", plugin_sources.FOLDER)
@@ -128,6 +128,7 @@ def prepare(
     path = Path(path)
     with usable(path):
         check(path, config, fresh)  # again after `look`: another job may have had the folder until now
+        imports.complete(path)  # one that was killed
         for folder in (*(path / name for name in FOLDERS), starts_folder(path)):
             folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(path, besides=["selfplay"])  # where `--mode selfplay` may be writing: it takes no lock

@@ -1,7 +1,10 @@
 """Games of other programs: what each reader takes and leaves out, and that what is written comes in again unchanged."""
 
+import errno
 import json
+import os
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -275,7 +278,7 @@ def test_games_of_two_games_do_not_meet_in_one_folder(tmp_path, capsys):
 
 
 def test_an_import_that_another_job_is_doing_is_left_alone(tmp_path, capsys):
-    game, folder = games.make("tictactoe"), tmp_path / "run/games" / import_command.FOLDER
+    game, folder = games.make("tictactoe"), tmp_path / "run/games" / imports.WAITING
     write(tmp_path / "a.pgn", game, random_records(game, 2))
     folder.mkdir(parents=True)
     held = lock.Lock.take(tmp_path / "run", [lock.me()], "none (import)")
@@ -286,6 +289,61 @@ def test_an_import_that_another_job_is_doing_is_left_alone(tmp_path, capsys):
     assert status == 2 and "another job runs here" in told and folder.is_dir()
     assert importing(tmp_path, capsys, tmp_path / "a.pgn", "--game", "tictactoe")[0] == 0
     assert not folder.exists(), "what an import that was killed has left is removed"
+
+
+def test_an_import_that_ends_anywhere_brings_in_all_games_or_none_and_never_twice(tmp_path, capsys, monkeypatch):
+    """Each change of a name in turn is the last thing that the import does to the disk."""
+    game, run = games.make("tictactoe"), tmp_path / "run"
+    records = random_records(game, 60)
+    write(tmp_path / "a.pgn", game, records[:20])
+    write(tmp_path / "b.pgn", game, records[20:])
+    monkeypatch.setattr(import_command, "UNIT_BYTES", 2048)
+    monkeypatch.setattr(import_command, "UNIT_BYTES_LEAST", 2048)
+    assert importing(tmp_path, capsys, tmp_path / "a.pgn", "--game", "tictactoe")[0] == 0
+    shutil.copytree(run, tmp_path / "before")
+    seen, num_changes = set(), 0
+
+    def ends_after(num):
+        num_left = num
+
+        def limited(change):
+            def do(*given, **how):
+                nonlocal num_left
+                if "games" in str(given[-1]) or "imports" in str(given[-1]):
+                    num_left -= 1
+                    if num_left < 0:
+                        raise OSError(errno.EIO, "the disk is gone")
+                return change(*given, **how)
+
+            return do
+
+        for place, name in ((os, "rename"), (os, "replace"), (shutil, "rmtree")):
+            patch.setattr(place, name, limited(getattr(place, name)))
+        return importing(tmp_path, capsys, tmp_path / "b.pgn", "--game", "tictactoe")
+
+    def stored():
+        found = [segment.read_games(path, game) for _, path in segment.paths(run / "games")]
+        assert len(set(np.concatenate(found)["id"].tolist())) == sum(map(len, found))
+        return sum(map(len, found)), sum(entry["num_games"] for entry in imports.entries(run))
+
+    while "whole" not in seen:
+        shutil.rmtree(run)
+        shutil.copytree(tmp_path / "before", run)
+        with monkeypatch.context() as patch:
+            status, told = ends_after(num_changes)
+        if status == 0:
+            assert stored() == (60, 60)
+            seen.add("whole")
+        else:
+            assert "the disk is gone" in told and "Traceback" not in told
+        if num_changes % 2:  # a start of training completes it, too
+            run_folder.prepare(run, make_config("tictactoe"), ["here"], fresh=False)
+            assert stored() in ((20, 20), (60, 60))
+            seen.add(stored()[0])
+        assert importing(tmp_path, capsys, tmp_path / "b.pgn", "--game", "tictactoe")[0] == 0
+        assert stored() == (60, 60) and not (run / "games" / imports.WAITING).exists()
+        num_changes += 1
+    assert seen == {20, 60, "whole"} and num_changes > 8
 
 
 def test_nothing_that_fits_and_wrong_options_end_with_status_2(tmp_path, capsys):
