@@ -4,7 +4,6 @@ A fit counts as the training of one iteration. While it is under way, its checkp
 steps that were taken; RUN/fit.json says how much of it is done. Every function here is collective but `check`.
 """
 
-import functools
 import json
 import time
 from pathlib import Path
@@ -185,8 +184,7 @@ class _Fit:
         fast = min(max(round(CALL_S / self.speed_s), 1), CALL_STEPS_MAX)
         steps = run.world.share(max(1, min(fast, round(samples / batch))))
         progress.samples_due, begun = float(steps * batch), time.monotonic()
-        save = functools.partial(_save, run)
-        outcome = training_phase.learn(run, save, self.done)
+        outcome = training_phase.learn(run, self._save, self.done)
         progress.samples_due = 0.0
         if outcome.num_steps:
             self.speed_s = max((time.monotonic() - begun) / outcome.num_steps, 1e-4)
@@ -218,7 +216,8 @@ class _Fit:
 
     def _save(self):
         self._tell()
-        _save(self.run)
+        if resume.save(self.run):
+            self.run.report.say("saved: %s", self.run.how_far())
         self.saved = time.monotonic()
 
     def _tell(self):
@@ -241,11 +240,6 @@ class _Fit:
             "fit is complete: %s; without --mode fit and its options the command continues by self-play", run.how_far()
         )
         run.world.barrier()
-
-
-def _save(run):
-    if resume.save(run):
-        run.report.say("saved: %s", run.how_far())
 
 
 def _told(folder):

@@ -152,7 +152,9 @@ def usable(path: str | Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        text = f"--logdir {path}: {error.strerror}: {error.filename}"
+        text = f"--logdir {path}: {error.strerror}" + (f": {error.filename}" if error.filename else "")
+        if error.errno in files.FULL:
+            text += "\n  make room there, or have your quota raised"
         if passes(error) and holds_run(path):
             raise NotNow(f"{text}\n  the same command continues once its file system works") from error
         raise RunFolderError(f"{text}\n  {files.MAY_NOT}" if error.errno in files.REFUSED else text) from error

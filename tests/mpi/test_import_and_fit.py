@@ -209,6 +209,27 @@ def test_the_hours_of_earlier_starts_count_after_a_fit(imported, run_dist):
     assert newest(run).step > first.step and 5 < newest(run).hours < 6
 
 
+def test_a_checkpoint_that_a_signal_asks_for_says_how_much_of_the_fit_is_done(imported, start_mpirun):
+    """Else the fit would begin again from there with the checkpoint's weights."""
+    run = imported(1, "run")
+    words = "--config_file", SMOKE, "--logdir", run, *SMALL, "--mode", "fit", "--epochs", 1
+    process = start_mpirun(
+        1, "run_dist.py", *words, "--set", "train.batch_size=1", "--set", "network.blocks=8", fork=True
+    )
+    due, asked = time.monotonic() + 120, False
+    while not list((run / "checkpoints").glob("*/state.json")) and process.poll() is None and time.monotonic() < due:
+        time.sleep(0.05)
+        if not asked and (run / "status.json").exists():
+            status = json.loads((run / "status.json").read_text())
+            if status["phase"] == "fit" and status["progress"]["done"] > 0:
+                process.send_signal(signal.SIGUSR1)
+                asked = True
+    told = (run / "fit.json").exists()
+    process.send_signal(signal.SIGUSR2)
+    output = process.communicate(timeout=60)[0]
+    assert process.returncode == 75 and asked and told, output
+
+
 def test_a_fit_that_is_stopped_continues_where_it_was(imported, start_mpirun, run_dist):
     run = imported(1, "run")
     words = "--config_file", SMOKE, "--logdir", run, *SMALL, "--mode", "fit", "--minutes", 10

@@ -336,7 +336,7 @@ def test_a_start_that_died_before_its_description_was_written_is_no_obstacle(tmp
 
     with monkeypatch.context() as patch:
         patch.setattr(run_folder, "claim_text", full)
-        with pytest.raises(NotNow, match="No space left.*\n.*the same command continues"):
+        with pytest.raises(NotNow, match="No space left.*\n  make room.*\n  the same command continues"):
             prepare(tmp_path, make_config(), HOSTS, fresh=False)
     assert prepare(tmp_path, make_config(), HOSTS, fresh=False) == 2
 
