@@ -90,9 +90,10 @@ def read(path: str | Path) -> TrainedNetwork:
     run = run_of(path)
     config = run_folder.recorded_config(run)
     game, network = _built(config)
-    tensors, iteration = _weights(path, run, network.state_dict())
+    tensors, iteration, told = _weights(path, run, network.state_dict())
     filled = _filled(config, game, network, tensors, iteration, path, f"the network of {run}")
-    return filled._replace(run=run, threshold=_threshold(run, config, game, iteration))
+    threshold = _threshold(run, config, game, iteration) if told is None else float(told)
+    return filled._replace(run=run, threshold=threshold)
 
 
 def _threshold(run, config, game, iteration):
@@ -161,13 +162,14 @@ def _filled(config, game, network, tensors, iteration, path, what) -> "TrainedNe
     return TrainedNetwork(config, game, network.eval(), iteration)
 
 
-def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict[str, Any], int]:
-    """Return (the weights at `path`, tensors by name; their iteration). ours: those of the run's network, for
-    comparison."""
+def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict[str, Any], int, str | None]:
+    """Return (the weights at `path`, tensors by name; their iteration; the threshold stored with them, if any). ours:
+    those of the run's network, for comparison."""
     try:
         if path.is_file():
             iteration = int(path.stem) if path.stem.isdecimal() else 0
-            return checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX)), iteration
+            tensors, about = checkpoint.from_bytes_with_about(files.read(path, files.DATA_BYTES_MAX))
+            return tensors, iteration, about.get("threshold")
         if (path / "state.json").is_file():
             found = checkpoint.read(path)
         elif path != run:
@@ -181,7 +183,7 @@ def _weights(path: Path, run: Path, ours: dict[str, torch.Tensor]) -> tuple[dict
                 logging.getLogger("az_mpi").warning(line)
             if found is None:
                 raise none_whole(run)
-        return found.model, found.progress.iteration
+        return found.model, found.progress.iteration, None
     except Refusal:
         raise
     except Exception as error:  # safetensors has errors of its own

@@ -5,11 +5,10 @@ Every public function here is collective: every rank calls it.
 
 import functools
 import json
+import math
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
-
-from safetensors import SafetensorError
 
 from az_mpi.core import files
 from az_mpi.evaluate import evaluation
@@ -48,6 +47,7 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
     best = load_best(run, before=run.progress.iteration)
     with timers("evaluate"):
         result = measure(run, best, answer)
+    threshold = ranking.of_network(run, run.progress.iteration)
     times = timers.take()
     if run.world.is_root:
         result["stem"] = _stem_hash(run)
@@ -55,7 +55,9 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
         result["promoted"] = match is None or evaluation.equals_or_beats(match)
         copy, write = run.setup.folder / "best" / f"{run.progress.iteration:06d}.safetensors", run.files.writer.do
         if result["promoted"]:
-            tensors = checkpoint.to_bytes(run.training.network.state_dict())
+            # With its threshold, since the games that set it may be removed later (`storage.keep_windows`).
+            about = None if math.isnan(threshold) else {"threshold": repr(threshold)}
+            tensors = checkpoint.to_bytes(run.training.network.state_dict(), about)
             write(copy, lambda check: files.write_bytes(copy, tensors, before=check))
         else:  # an earlier start may have ended between its evaluation of this iteration and its checkpoint
             write(copy, lambda check: copy.unlink(missing_ok=True))
@@ -116,8 +118,8 @@ def load_best(run: Run, before: int) -> NetworkEvaluator | None:
     world, playing, network = run.world, run.playing, run.training.network
     folder = run.setup.folder / "best"
     look = functools.partial(_newest_best, folder, before, network, run.report.logger)
-    tensors, iteration = world.on_root(lambda: run.files.read(folder, look)) or (None, 0)
-    there, iteration = world.share([tensors is not None, iteration])
+    tensors, iteration, threshold = world.on_root(lambda: run.files.read(folder, look)) or (None, 0, None)
+    there, iteration, threshold = world.share([tensors is not None, iteration, threshold])
     if not there:
         return None
     network = deepcopy(network)
@@ -128,23 +130,23 @@ def load_best(run: Run, before: int) -> NetworkEvaluator | None:
     # Not a new engine each time: some libraries never free all memory of an engine.
     playing.load(playing.best_engine, network)
     best = NetworkEvaluator(run.setup.game, playing.best_engine)
-    best.threshold = ranking.of_network(run, iteration)
+    best.threshold = ranking.of_network(run, iteration) if threshold is None else float(threshold)
     return best
 
 
 def _newest_best(folder, before, network, logger):
-    """Return (the tensors, the iteration) of the newest whole file of a best network before an iteration, or None.
-    Raises OSError if the file system fails for a while. Not collective."""
+    """Return (the tensors, the iteration, the threshold or None) of the newest whole file of a best network before an
+    iteration, or None. Raises OSError if the file system fails for a while. Not collective."""
     paths = [folder / name for name in files.names(folder) if name.endswith(".safetensors")]
     paths = [path for path in paths if path.stem.isdecimal() and int(path.stem) < before]
     for path in sorted(paths, reverse=True):
         try:
-            tensors = checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
+            tensors, about = checkpoint.from_bytes_with_about(files.read(path, files.DATA_BYTES_MAX))
             checkpoint.check_finite(tensors)
             if lines := checkpoint.differences(tensors, network.state_dict()):
                 raise ValueError(f"it is another network's: {lines[0]}")
-            return tensors, int(path.stem)
-        except (OSError, SafetensorError, ValueError) as error:
+            return tensors, int(path.stem), about.get("threshold")
+        except (OSError, ValueError) as error:
             if files.unavailable(error):
                 raise
             logger.warning("damaged: %s: %s; an older best network is played, if there is one", path, error)

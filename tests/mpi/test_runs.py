@@ -15,6 +15,8 @@ import pytest
 from jobs import ROOT, SMALL, SMOKE, columns, ids, newest, records
 from marks import OPENSPIEL, needs_int8, needs_openspiel, quick, slow
 
+from az_mpi.player import trained_network
+
 pytestmark = pytest.mark.mpi
 
 
@@ -235,6 +237,21 @@ def test_waiting_for_a_slow_rank_is_in_the_record(mpirun, tmp_path, deterministi
     assert record["exchange_idle_max_s"] < 0.3  # nobody's play is counted here
     rows = columns(tmp_path / "run")
     assert len(np.unique(rows["games/id"])) == len(rows["games/id"]) and rows["games/iteration"].max() == 1
+
+
+def test_a_best_network_keeps_the_threshold_of_games_that_are_removed_later(run_dist, tmp_path):
+    options = [*RANKED, f"game={DIGITS}", "iterations=3", "evaluate.every=1", "evaluate.num_games=2"]
+    settings = [word for option in options for word in ("--set", option)]
+    run_dist(1, tmp_path / "run", *SMALL, *settings)
+    networks = sorted((tmp_path / "run/best").glob("*.safetensors"))[
+        1:
+    ]  # the first one was trained without a threshold
+    before = [trained_network.read(path).threshold for path in networks]
+    assert networks and not np.isnan(before).any() and set(before) <= set(columns(tmp_path / "run")["games/outcome"])
+    for path in (tmp_path / "run/games").glob("*-*.h5"):
+        path.unlink()
+    assert [trained_network.read(path).threshold for path in networks] == before
+    run_dist(1, tmp_path / "run", *SMALL, *settings, "--set", "iterations=4")  # plays matches with them
 
 
 def test_the_record_of_an_iteration_has_its_share_of_overhead(run_dist, tmp_path):
