@@ -57,7 +57,7 @@ def main(arguments: list[str]) -> int:
     if given.output and not given.file:
         parser.error("--output writes the games of --file FILE, which is missing")
     is_file = bool(given.file) and _is_there(given.file)
-    from az_mpi.player.loaded_player import LoadedPlayer, load_player
+    from az_mpi.player.loaded_player import load_player
 
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
     player = load_player(find_network(given.run, given.checkpoint))
@@ -68,7 +68,7 @@ def main(arguments: list[str]) -> int:
 
         print(annotate(player, visits, given.at_once, given.file, given.output))
         return DONE
-    player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
+    player = player.with_game(player.game.untruncated())
     analyser = Analyser(player, visits, given.at_once, given.report_as, _write)
     end_on_interrupt()
     if is_file:
@@ -205,19 +205,16 @@ class Analyser:
 
     def _pool(self, komi, turn):
         """Return where a position is searched: with all of its komi, or by itself if only some moves are looked at."""
-        from az_mpi.player.loaded_player import LoadedPlayer
         from az_mpi.player.pool import CACHE_BYTES, Pool
         from az_mpi.player.restricted_game import restricted
 
-        player, game = self.player, self._game(komi)
+        game = self._game(komi)
         key = (next(self._numbers),) if turn.actions else komi
         if key not in self._pools:
             if turn.actions:
                 game = restricted(game, turn.state, turn.actions)
-            here = LoadedPlayer(game, player.engine, player.settings, player.evaluator)
-            self._pools[key] = Pool(
-                here, 1 if turn.actions else self.at_once, self._done, 0 if turn.actions else CACHE_BYTES
-            )
+            here, num_slots = self.player.with_game(game), 1 if turn.actions else self.at_once
+            self._pools[key] = Pool(here, num_slots, self._done, 0 if turn.actions else CACHE_BYTES)
         return self._pools[key]
 
     def _done(self, position: "Position") -> None:

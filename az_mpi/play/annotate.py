@@ -148,8 +148,7 @@ class _Annotator:
         for k, (state, ply) in enumerate(zip(last_states, plies.tolist())):
             if not game.terminal_at(state[None], ply)[0][0]:
                 last[k] = Position(state, ply, self.visits)
-        here = LoadedPlayer(game, self.player.engine, self.player.settings, self.player.evaluator)
-        pool = Pool(here, self.at_once, self._done)
+        pool = Pool(self.player.with_game(game), self.at_once, self._done)
         pool.add([*positions, *last.values()])
         while len(pool):
             pool.step()

@@ -90,14 +90,14 @@ def open_session(
     engines on a CPU. for_two: the program that needs a game of two players without chance. size: as of `load_player`.
     Raises Refusal, and ValueError for a size."""
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
-    from az_mpi.player.loaded_player import LoadedPlayer, load_player
+    from az_mpi.player.loaded_player import load_player
     from az_mpi.player.session import ready_session
 
     player = load_player(find_network(given.run, given.checkpoint), threads=threads, size=size)
     if for_two:
         expect_two_players(player.game, for_two)
     if untruncated:
-        player = LoadedPlayer(player.game.untruncated(), player.engine, player.settings)
+        player = player.with_game(player.game.untruncated())
     session = ready_session(player)
     # The garbage collector ignores what was loaded from now on: looking at all of it would delay a move.
     gc.collect()

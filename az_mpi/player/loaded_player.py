@@ -78,6 +78,14 @@ class LoadedPlayer:
         player to move, in [-1, 1])."""
         return LoadedPlayer(self.game, self.engine, self.settings, _Checked(self.game, evaluate))
 
+    def with_game(self, game: Game) -> "LoadedPlayer":
+        """Return a player of another game that the network fits, such as this one with another komi: it evaluates and
+        ranks positions as this player does."""
+        is_network = isinstance(self.evaluator, NetworkEvaluator)  # it makes planes of states, which are the game's own
+        player = LoadedPlayer(game, self.engine, self.settings, None if is_network else self.evaluator)
+        player.evaluator.threshold = self.evaluator.threshold
+        return player
+
     def search(self, state: np.ndarray, simulations: int = 0) -> Analysis:
         """Search one position, [S], without noise: the same position gets the same result.
 

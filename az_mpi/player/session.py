@@ -65,17 +65,15 @@ class Session:
 
     def use_game(self, game: Game) -> None:
         """Play by other rules from now on, such as another komi, which the states fit. The search tree is dropped."""
-        player = self.player
-        self.game, self.player = game, LoadedPlayer(game, player.engine, player.settings, player.evaluator)
+        self.game, self.player = game, self.player.with_game(game)
         self.resize(self._tree_bytes)
 
     def beside(self, state: np.ndarray | None = None, actions: Collection[int] = ()) -> "Session":
         """Return a session for one search of the position `state`, [S], or of the present one. Its tree is its own.
         actions: the legal ones that it looks at; () for all."""
-        state, player = self.state if state is None else state, self.player
+        state = self.state if state is None else state
         game = restricted(self.game, state, actions) if actions else self.game
-        limited = LoadedPlayer(game, player.engine, player.settings, player.evaluator)
-        session = Session(limited, self._leaves_max, tree_bytes=self._tree_bytes)
+        session = Session(self.player.with_game(game), self._leaves_max, tree_bytes=self._tree_bytes)
         session.restart(state)
         return session
 

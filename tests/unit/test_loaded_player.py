@@ -120,3 +120,13 @@ def test_results_of_a_wrong_evaluator_never_reach_the_search(answer, says):
     player = loaded_player("tictactoe").with_evaluator(lambda states: answer(len(states)))
     with pytest.raises(ValueError, match=says):
         player.search(TICTACTOE.initial(1)[0], 5)
+
+
+def test_a_player_of_another_game_evaluates_and_ranks_as_before():
+    """The network sees planes of the other game's states; an evaluator of a user's own is asked as it is."""
+    player, other = loaded_player("mnk(m=3,n=3,k=3)"), games.make("tictactoe")
+    player.evaluator.threshold = 0.25
+    found = player.with_game(other)
+    assert found.game is found.evaluator.game is other and found.evaluator.threshold == 0.25
+    own = player.with_evaluator(lambda states: (np.zeros((len(states), 9)), np.zeros(len(states))))
+    assert own.with_game(other).evaluator is own.evaluator

@@ -1,5 +1,6 @@
 """Play of games of one player, of several, and with moves of chance: the session, the terminal, the page, refusals."""
 
+import argparse
 import io
 import re
 import sys
@@ -16,6 +17,7 @@ from az_mpi.games.base import CHANCE
 from az_mpi.network.evaluators import Evaluator
 from az_mpi.play import options, terminal, web_game
 from az_mpi.play.web_game import WebGame
+from az_mpi.player import loaded_player
 from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.player.session import Session
@@ -40,6 +42,20 @@ def session_of(name, seed=0):
     session = Session(LoadedPlayer(game, UniformEngine(game), models.Search(simulations=30), AllAlike(game)))
     session.rng = np.random.default_rng(seed)
     return session
+
+
+def test_a_session_ranks_results_as_the_network_has_learned_to(monkeypatch):
+    """`play` makes a game without a limit of the run's, and searches some moves alone for a hint."""
+    game = games.make("kinds:Digits")
+    loaded = LoadedPlayer(game, UniformEngine(game), models.Search(simulations=8))
+    loaded.evaluator.threshold = 0.5
+    monkeypatch.setattr(loaded_player, "load_player", lambda *_, **__: loaded)
+    monkeypatch.setattr(options, "find_network", lambda *_: None)
+    given = argparse.Namespace(run="run", checkpoint="newest", simulations=8, seconds=0)
+    session, _ = options.open_session(given, untruncated=True)
+    assert session.player.evaluator.threshold == session.beside().player.evaluator.threshold == 0.5
+    session.think(Limit(8))
+    assert session._search.evaluate.threshold == 0.5
 
 
 @pytest.mark.parametrize("name", KINDS)
