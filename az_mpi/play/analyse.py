@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import os
 import queue
 import sys
 import threading
@@ -16,7 +17,7 @@ from az_mpi import __version__
 from az_mpi.core import files
 from az_mpi.core.arguments import whole
 from az_mpi.core.exit_codes import DONE
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import NotNow, Refusal, escape
 from az_mpi.play.options import end_on_interrupt, expect_two_players, make_parser
 from az_mpi.player.network_paths import find_network
 
@@ -56,7 +57,7 @@ def main(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     if given.output and not given.file:
         parser.error("--output writes the games of --file FILE, which is missing")
-    is_file = bool(given.file) and _is_there(given.file)
+    content = _content(given.file, bool(given.output)) if given.file else None
     from az_mpi.player.loaded_player import load_player
 
     print(f"loading {given.run} ({given.checkpoint}) ...", file=sys.stderr, flush=True)
@@ -71,10 +72,9 @@ def main(arguments: list[str]) -> int:
     player = player.with_game(player.game.untruncated())
     analyser = Analyser(player, visits, given.at_once, given.report_as, _write)
     end_on_interrupt()
-    if is_file:
+    if content is not None:
         from az_mpi.play import analysis_file
 
-        content = files.read(given.file).decode("utf-8", "replace")
         if not analyser.take(json.dumps(analysis_file.query(given.file, content, player.game))):
             raise Refusal(f"{given.file}: this game cannot be analysed, as the line above says")
         analyser.finish()
@@ -83,10 +83,17 @@ def main(arguments: list[str]) -> int:
     return DONE
 
 
-def _is_there(path):
-    if not path.is_file():
-        raise Refusal(f"{path}: there is no such file")
-    return True
+def _content(path, in_parts):
+    """Return the text of a file, "" if it is read in parts later. Raises Refusal if it cannot be read."""
+    target = os.path.realpath(path)  # a user's own link is followed
+    try:
+        if in_parts:
+            os.close(files.open_plain(target))
+            return ""
+        return files.read(target).decode("utf-8", "replace")
+    except OSError as error:
+        kind = NotNow if files.passes(error) else Refusal
+        raise kind(f"{escape(str(path))} cannot be read: {error.strerror}") from error
 
 
 def _write(answer: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """python -m az_mpi analyse: queries of KataGo's analysis engine, many positions at a time, and games in files."""
 
 import json
+import os
 import queue
 import random
 import subprocess
@@ -11,8 +12,10 @@ from pathlib import Path
 import pytest
 from helpers import loaded_player, make_run
 
-from az_mpi.play import analysis_file
+from az_mpi.core.problems import Refusal
+from az_mpi.play import analyse, analysis_file
 from az_mpi.play.analyse import Analyser
+from az_mpi.player import loaded_player as loaded_player_module
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
 
@@ -226,6 +229,36 @@ def test_the_analysis_of_many_positions_takes_far_fewer_batches_than_one_by_one(
         engine.ask({"id": "q", "moves": moves_of("C3 D3 C2 D2 B4 E4 A1 A5"), "analyzeTurns": list(range(9))})
         nums[at_once] = batches[0]
     assert nums[1] > 6 * nums[16]
+
+
+@pytest.mark.parametrize("options", [[], ["--output", "new.sgf"]])
+@pytest.mark.parametrize(
+    "name, says",
+    [
+        ("missing.sgf", "No such file or directory"),
+        ("folder.sgf", "not a plain file"),
+        ("pipe.sgf", "not a plain file"),
+        ("loop.sgf", "Too many levels of symbolic links"),
+        ("plain.txt/a.sgf", "Not a directory"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_before_the_network_is_loaded(tmp_path, name, says, options):
+    (tmp_path / "folder.sgf").mkdir()
+    os.mkfifo(tmp_path / "pipe.sgf")
+    (tmp_path / "loop.sgf").symlink_to("loop.sgf")
+    (tmp_path / "plain.txt").touch()
+    with pytest.raises(Refusal, match=f"{name} cannot be read: {says}$"):
+        analyse.main(["no_such_run", "--file", str(tmp_path / name), *options])
+
+
+def test_a_link_to_a_file_that_is_not_utf_8_is_analysed(tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(loaded_player_module, "load_player", lambda _: loaded_player(GO))
+    monkeypatch.setattr(analyse, "find_network", lambda *_: None)
+    monkeypatch.setattr(analyse, "end_on_interrupt", lambda: None)
+    (tmp_path / "latin.sgf").write_bytes("(;SZ[5]PB[J\xfcrgen];B[cc])".encode("latin-1"))
+    (tmp_path / "link.sgf").symlink_to("latin.sgf")
+    assert analyse.main(["run", "--simulations", "4", "--file", str(tmp_path / "link.sgf")]) == 0
+    assert {json.loads(line)["turnNumber"] for line in capfd.readouterr().out.splitlines()} == {0, 1}
 
 
 @pytest.mark.process
