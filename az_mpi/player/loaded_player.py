@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from az_mpi.config import schema
+from az_mpi.core.players import num_values
 from az_mpi.games import chance
 from az_mpi.games.base import Game, positions
 from az_mpi.mpi.world import World
@@ -75,7 +76,7 @@ class LoadedPlayer:
     def with_evaluator(self, evaluate: Callable[[np.ndarray], Evaluation]) -> "LoadedPlayer":
         """Return a player whose searches ask `evaluate` in place of the network: a function of states [n, S], or an
         `Evaluator`, that returns (logits [n, A], of which those of illegal actions do not count; value [n] for the
-        player to move, in [-1, 1])."""
+        player to move, in [-1, 1], or [n, P] with three players or more, the one to move first)."""
         return LoadedPlayer(self.game, self.engine, self.settings, _Checked(self.game, evaluate))
 
     def with_game(self, game: Game) -> "LoadedPlayer":
@@ -196,10 +197,9 @@ class _Checked(Evaluator):
             logits, value = (np.ascontiguousarray(array, np.float32) for array in self._evaluate(states))
         except (TypeError, ValueError) as error:
             raise ValueError(f"an evaluator returns two arrays, logits and value: {error}") from error
-        for name, array, shape in (
-            ("logits", logits, (len(states), self.game.num_actions)),
-            ("value", value, (len(states),)),
-        ):
+        num, num_players = len(states), self.game.num_players
+        values = (num,) if num_values(num_players) == 1 else (num, num_players)
+        for name, array, shape in (("logits", logits, (num, self.game.num_actions)), ("value", value, values)):
             if array.shape != shape:
                 raise ValueError(f"{name} of an evaluator: expected shape {list(shape)}; got {list(array.shape)}")
             if len(rows := np.argwhere(np.isnan(array))):

@@ -122,6 +122,17 @@ def test_results_of_a_wrong_evaluator_never_reach_the_search(answer, says):
         player.search(TICTACTOE.initial(1)[0], 5)
 
 
+def test_an_evaluator_gives_the_values_of_three_players_each():
+    player = loaded_player("kinds:Trio")
+    state, num_actions = player.game.initial(1)[0], player.game.num_actions
+    found = player.with_evaluator(lambda states: (np.zeros((len(states), num_actions)), [[0.5, 0, -0.5]] * len(states)))
+    assert found.search(state, 5).visits.sum() == 5
+    assert found.evaluate(state[None])[1].tolist() == [[0.5, 0, -0.5]]
+    one = player.with_evaluator(lambda states: (np.zeros((len(states), num_actions)), np.zeros(len(states))))
+    with pytest.raises(ValueError, match=r"value of an evaluator: expected shape \[1, 3\]; got \[1\]"):
+        one.search(state, 5)
+
+
 def test_a_player_of_another_game_evaluates_and_ranks_as_before():
     """The network sees planes of the other game's states; an evaluator of a user's own is asked as it is."""
     player, other = loaded_player("mnk(m=3,n=3,k=3)"), games.make("tictactoe")
