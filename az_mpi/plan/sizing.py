@@ -123,7 +123,8 @@ def fill(data: dict[str, Any], figures: dict[str, Any], rules: Rules, hours: flo
     evaluate: dict[str, Any] = {"every": -(-iterations // EVALUATIONS), "num_games": matches}
     plies = figures["mean_length"] / 2  # the opponent's moves in a game, and how many are left at one of them
     rollouts = EVALUATIONS * matches * plies * Evaluate().rollout_simulations
-    if rollouts * plies * rules.ply_us / 1e6 / len(figures["hosts"]) > ROLLOUT_SHARE * hours * 3600:
+    seconds = rollouts * plies * rules.ply_us / 1e6 / len(figures["hosts"])
+    if rules.num_players > 1 and seconds > ROLLOUT_SHARE * hours * 3600:  # by default one player meets no rollouts
         evaluate["opponents"] = ["best", "random"]
     return data | {
         "iterations": iterations,

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from az_mpi.config import load as configuration
+from az_mpi.config.schema import Evaluate
 from az_mpi.core.problems import Refusal
 from az_mpi.doctor import trial
 from az_mpi.launch import hosts, mpi_job
@@ -124,6 +125,8 @@ def test_long_games_and_little_memory_make_a_smaller_window_and_slow_rules_no_ro
     assert roomy.replay.window_max == 400_000
     assert "rollout" in wide.evaluate.opponents
     assert suggested(1, sizing.Rules(6, 1000, 30))[0].evaluate.opponents == ("best", "random")
+    alone = suggested(1, sizing.Rules(6, 1000, 30, num_players=1))[0]  # of whose opponents no one plays out games
+    assert alone.evaluate.opponents == Evaluate().opponents
 
 
 @pytest.mark.parametrize(
