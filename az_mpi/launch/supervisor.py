@@ -184,7 +184,7 @@ class Supervisor:
             try:
                 hosts = [host for name, host in wanted.items() if name in reachable]
                 answers, problems = self.ask_hosts(hosts, self.id)
-            except Refusal as error:
+            except (Refusal, OSError) as error:  # OSError: this machine's disk or memory fails
                 mpi_job.say(str(error))
                 answers = {}
         rejected = {problem.host: problem.message for problem in problems}
@@ -194,7 +194,7 @@ class Supervisor:
         answered_before = self.answering
         self.answering = answered - rejected.keys()
         missing = [host.name for host in self.chosen if host.name in wanted and host.name not in self.answering]
-        if answers == {}:  # the run's folder cannot be used, or this machine did not answer: hosts may be well
+        if answers == {}:  # the run's folder cannot be used, or this machine failed: hosts may be well
             self.host_pool.lose(missing)
         else:
             # Also hosts that answered while the last job ran, and do not any more: the next try with them is to wait.

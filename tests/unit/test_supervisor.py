@@ -165,6 +165,14 @@ def test_a_disk_that_fails_for_a_moment_does_not_end_the_launch(launch, monkeypa
     assert launch([lost, lost, FINISHES]) == (0, [("a:1", 1)] * 3)
 
 
+def test_a_machine_that_cannot_ask_hosts_for_a_moment_does_not_end_the_launch(launch, monkeypatch, capfd):
+    """No process can be started, the sources cannot be read, or the current folder is away."""
+    answers, ask = iter([fail_with_eio, fail_with_eio]), supervisor.check.ask
+    monkeypatch.setattr(supervisor.check, "ask", lambda *given: next(answers, lambda: ask(*given))())
+    assert launch([{**RUNNING, "status": 137}, FINISHES], no_check=False) == (0, [("a:1", 1)] * 2)
+    assert capfd.readouterr().err.count("launch: [Errno 5] Input/output error") == 2
+
+
 def test_a_request_whose_file_cannot_be_removed_is_taken_later(tmp_path, monkeypatch):
     requests = RequestFiles(tmp_path)
     requests.ask({"id": 1})
