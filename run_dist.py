@@ -115,13 +115,13 @@ def work(arguments: command_line.Arguments, requests: Requests, frame: Frame) ->
     config = configuration.loads(world.from_root(lambda: configuration.to_json(config_of(arguments))))
     world.chunk_bytes = config.exchange.chunk_bytes
     if arguments.mode in command_line.TRAINING:
-        world = frame.world = root_host.order(world, config.train.root_host)
+        frame.world = root_host.order(world, config.train.root_host)
     gc.disable()  # it would search all that torch loads for garbage, many times
     from az_mpi import modes
 
     gc.freeze()
     gc.enable()
-    getattr(modes, arguments.mode)(arguments, config, world, requests)
+    getattr(modes, arguments.mode)(arguments, config, frame, requests)
 
 
 class LoggedFrame(Frame):

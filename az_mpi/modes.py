@@ -23,6 +23,7 @@ from az_mpi.core.signals import Requests, Stopped, TrainingFailed, deadline
 from az_mpi.liveness import watchdog
 from az_mpi.mpi import agreement, named_hosts, placement
 from az_mpi.mpi.alone import Alone
+from az_mpi.mpi.frame import Frame
 from az_mpi.mpi.world import World
 from az_mpi.player import trained_network
 from az_mpi.run import beginning, evaluation_phase, exchange, kernels, ranking, resume, weights
@@ -36,29 +37,30 @@ from az_mpi.telemetry.progress_bar import ProgressBar
 FIRST_CALL = 0x800  # of --mode selfplay, in ids of games, where training has the numbers of its starts, from 1
 
 
-def train(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
+def train(arguments: Arguments, config: Config, frame: Frame, requests: Requests) -> None:
     """Start the run in --logdir, or resume it if it is there."""
-    _start(arguments, config, world, requests, loop.train)
+    _start(arguments, config, frame, requests, loop.train)
 
 
-def fit(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
+def fit(arguments: Arguments, config: Config, frame: Frame, requests: Requests) -> None:
     """Train the run in --logdir, which may be new, on the games that are in it."""
-    world.from_root(lambda: fitting.check(arguments.logdir))
+    frame.world.from_root(lambda: fitting.check(arguments.logdir))
     task = fitting.Task(arguments.epochs, arguments.minutes, arguments.held_out)
 
     def do(run):
         fitting.fit(run, task)
         loop.fitted(run)
 
-    _start(arguments, config, world, requests, do)
+    _start(arguments, config, frame, requests, do)
 
 
-def _start(arguments, config, world, requests, do):
+def _start(arguments, config, frame, requests, do):
     """Start or resume the run in --logdir, and do(run). Collective."""
-    folder = arguments.logdir
+    folder, world = arguments.logdir, frame.world
     requests.deadline = deadline(config.max_hours)
     named_hosts.check_weights(config.selfplay, world)
     world, num_trainers = placement.place(config, world, placement.choose_device(world))
+    frame.world = world  # as the logs number the ranks
     origin = None
     if arguments.begin_from:
         found = world.on_root(lambda: trained_network.read(arguments.begin_from))
@@ -145,8 +147,9 @@ def _train(run, do):
     run.report.metrics.close()
 
 
-def eval(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
+def eval(arguments: Arguments, config: Config, frame: Frame, requests: Requests) -> None:
     """Evaluate a run's newest network as `evaluate` in its configuration says; print the result as one JSON object."""
+    world = frame.world
     run = _open(arguments, config, world, requests)
     best = evaluation_phase.load_best(run, before=run.progress.iteration)
     result = evaluation_phase.measure(run, best)
@@ -154,9 +157,10 @@ def eval(arguments: Arguments, config: Config, world: World, requests: Requests)
         print_result(json.dumps(result))
 
 
-def selfplay(arguments: Arguments, config: Config, world: World, requests: Requests) -> None:
+def selfplay(arguments: Arguments, config: Config, frame: Frame, requests: Requests) -> None:
     """Play `selfplay.num_games` games with a run's newest network, store them in RUN/selfplay, and print their numbers
     as one JSON object."""
+    world = frame.world
     named_hosts.check_weights(config.selfplay, world)
     run = _open(arguments, config, world, requests)
     folder, index = run.setup.folder / "selfplay", run.progress.iteration

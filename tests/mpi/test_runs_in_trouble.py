@@ -71,6 +71,7 @@ def test_a_wrong_configuration_is_reported_once_and_nothing_is_written(run_dist,
     "fault, said, status",
     [
         slow("exception", "ZeroDivisionError: a fault in the test", 70),
+        ("placed", "ZeroDivisionError: a fault in the test", 70),
         ("weights", "WeightsDiffer: after step", 70),
         ("storage", "OSError: [Errno 5] Input/output error", 75),  # the same command resumes once the fault is over
     ],
@@ -80,7 +81,7 @@ def test_a_failing_rank_ends_the_whole_job(mpirun, tmp_path, fault, said, status
     begun = time.time()
     done = mpirun(3, program, fault, "--config_file", SMOKE, "--logdir", tmp_path / "run", *SMALL, status=status)
     # All ranks see that weights differ, and the first to speak ends the others.
-    who = "[012]" if fault == "weights" else "2"
+    who = {"weights": "[012]", "placed": "0"}.get(fault, "2")
     speaker = re.search(rf"rank ({who}) of 3 on ", done.stderr)
     assert speaker and said in done.stderr
     assert time.time() - float((tmp_path / "failed_at").read_text()) < 10

@@ -1,4 +1,6 @@
-"""run_dist.py with a fault on the last rank: failing_rank.py {exception,storage,weights} OPTIONS…"""
+"""run_dist.py with a fault on the last rank: failing_rank.py {exception,placed,storage,weights} OPTIONS…
+
+placed: an exception, where the last rank is the only one that trains and so is the run's rank 0."""
 
 import errno
 import sys
@@ -8,6 +10,7 @@ from pathlib import Path
 import run_dist
 from az_mpi.config.command_line import parse
 from az_mpi.core.printing import environment_rank
+from az_mpi.mpi import placement
 from az_mpi.selfplay.player import Player
 from az_mpi.train.learner import Learner
 
@@ -32,6 +35,8 @@ def train_with_flipped_weight(learner, *arguments, train=Learner.train):
     return steps
 
 
+if sys.argv[1] == "placed":
+    placement.trainers = lambda ranks, places: [rank == LAST for rank in range(len(places))]
 if environment_rank() == LAST:
     if sys.argv[1] != "weights":
         Player.step = failing_step

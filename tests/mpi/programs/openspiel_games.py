@@ -12,6 +12,7 @@ from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.core.signals import Requests
 from az_mpi.games.openspiel_fit import bounds
+from az_mpi.mpi.frame import Frame
 from az_mpi.mpi.world import World
 from az_mpi.storage import segment
 
@@ -83,7 +84,7 @@ for number, name in enumerate(sys.argv[2:]):
     start = time.process_time()
     config = configuration.validate({**SETTINGS, "game": f"openspiel:{name}"}, "test")
     run = folder / str(number)
-    modes.train(command_line.parse(["--config_file", "-", "--logdir", str(run)]), config, world, Requests())
+    modes.train(command_line.parse(["--config_file", "-", "--logdir", str(run)]), config, Frame(world), Requests())
     if world.is_root:
         check_stored(games.make(config.game), run)
         print(f"{name}: {time.process_time() - start:.1f} s of processor time")
