@@ -95,7 +95,7 @@ def repaired(run: Path, game: Game) -> Findings:
             files.remove_leftovers(run)
             done.append(f"{counted(len(before.leftovers), 'file')} of killed writers removed")
         if (before.damaged or before.links_wrong) and (run / "games").is_dir():
-            segment.link_all(run / "games", run / "games.h5")
+            segment.link_all(run / "games", run / "games.h5", before=held.check)
             done.append(f"{run / 'games.h5'} links to all segments")
     finally:
         held.release()

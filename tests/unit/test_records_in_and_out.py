@@ -346,6 +346,21 @@ def test_an_import_that_ends_anywhere_brings_in_all_games_or_none_and_never_twic
     assert seen == {20, 60, "whole"} and num_changes > 8
 
 
+def test_an_import_that_has_lost_its_lock_makes_no_links(tmp_path, capsys, monkeypatch):
+    game, link_all = games.make("tictactoe"), segment.link_all
+    write(tmp_path / "a.pgn", game, random_records(game, 2))
+
+    def lost(*given, **named):
+        shutil.rmtree(tmp_path / "run/lock")
+        link_all(*given, **named)
+
+    monkeypatch.setattr(segment, "link_all", lost)
+    status, told = importing(tmp_path, capsys, tmp_path / "a.pgn", "--game", "tictactoe")
+    assert (
+        status == 2 and "the run's folder was renamed or removed" in told and not (tmp_path / "run/games.h5").exists()
+    )
+
+
 def test_nothing_that_fits_and_wrong_options_end_with_status_2(tmp_path, capsys):
     (tmp_path / "a.pgn").write_text("1. x 1-0\n")
     status, told = importing(tmp_path, capsys, tmp_path / "a.pgn", "--game", "connect4")

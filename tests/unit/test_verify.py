@@ -178,6 +178,19 @@ def test_missing_links_to_segments_are_made_again(run, capsys):
     assert told(run, capsys, "--repair")[0] == 0 and len(segment.linked(run / "games.h5")) == 2
 
 
+def test_a_repair_that_has_lost_its_lock_makes_no_links(run, capsys, monkeypatch):
+    (run / "games.h5").unlink()
+    link_all = segment.link_all
+
+    def lost(*given, **named):
+        shutil.rmtree(run / "lock")
+        link_all(*given, **named)
+
+    monkeypatch.setattr(segment, "link_all", lost)
+    assert __main__.main(["verify", str(run), "--repair"]) == 2
+    assert "this job's lock was removed" in capsys.readouterr().err and not (run / "games.h5").exists()
+
+
 def test_the_repair_of_a_run_without_games_names_what_it_repaired(run, capsys):
     shutil.rmtree(run / "games")
     (run / "config.json").write_text("flipped")
