@@ -5,13 +5,9 @@ from collections.abc import Sequence
 from statistics import fmean, stdev
 from typing import Any, NamedTuple
 
+from az_mpi.evaluate.rating import student
 from az_mpi.plan.scaling_runs import column
 
-# Student's t for 95 % and 1, 2, ... degrees of freedom; 1.96 beyond 30.
-STUDENT = [
-    *(12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131),
-    *(2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042),
-]
 TERMS = ("play", "tail", "exchange", "training", "sums", "broadcast", "write", "rest")
 CROWDED = 0.8  # of the cores' time is used: ranks that share cores then wait for each other
 
@@ -74,7 +70,7 @@ def interval(value: float, repeats: Sequence[Sequence[float]]) -> Figure:
     error = stdev(every) / math.sqrt(len(every))
     if len(logs) > 1:
         error = max(error, stdev(fmean(repeat) for repeat in logs) / math.sqrt(len(logs)))
-    return Figure(value, error, STUDENT[len(every) - 2] if len(every) <= len(STUDENT) + 1 else 1.96)
+    return Figure(value, error, student(len(every) - 1))
 
 
 def sizes(cases: dict[str, dict[str, Any]], kind: str, smallest: int) -> list[Size]:
