@@ -10,7 +10,7 @@ tensors ready beforehand and nothing reduced; on several ranks all run it at onc
 `ratio` is train over bare. `gflop_per_s` counts the operations of convolutions and linear layers, forward and backward;
 `peak_gflop_per_s` is what one convolution of the tower reaches by itself, forward, in the same precision at its best
 batch; `peak_share` is the first over the second. `sample_s` is what one batch takes to make. `synchronize_share` is the
-part of a step in which a rank waits in the optimiser's `synchronize`. On several ranks each figure is their mean.
+part of a step in which a rank waits for the sums of gradients. On several ranks each figure is their mean.
 """
 
 import copy
@@ -73,7 +73,7 @@ def main():
     for name in arguments.backend:
         network = resnet.build(game, config.network, config.seed)
         backend = backends.make(name, world, world, "cpu")
-        learners[name] = TimedLearner(config, game, network, backend, "cpu")
+        learners[name] = Learner(config, game, network, backend, "cpu")
         bare = bare or BareLoop(config.train, copy.deepcopy(network), learners[name].bf16)
     figures = {f"{name} {setting}".strip(): [] for name in learners for setting in arguments.settings}
     for _ in range(arguments.runs + 1):
@@ -98,11 +98,11 @@ def measure(learner, bare, replay, steps):
     begun = time.perf_counter()
     batches = [learner.tensors(replay.sample(rng, learner.local_batch)) for rng in rngs]
     sample_s = (time.perf_counter() - begun) / steps
-    learner.waited_s = 0.0
+    learner.take_sums_s()
     world.barrier()
     begun = time.perf_counter()
     learner.train(replay, due, lambda *what: None)
-    train_s = (time.perf_counter() - begun) / steps
+    train_s, waited_s = (time.perf_counter() - begun) / steps, learner.take_sums_s() / steps
     world.barrier()
     begun = time.perf_counter()
     for batch in batches:
@@ -118,21 +118,7 @@ def measure(learner, bare, replay, steps):
         "peak_gflop_per_s": peak,
         "peak_share": rate / peak,
     }
-    return figures | ({"synchronize_share": learner.waited_s / steps / train_s} if world.size > 1 else {})
-
-
-class TimedLearner(Learner):
-    """The learner, adding up what `synchronize` of its optimiser takes."""
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.waited_s, self._synchronize = 0.0, self.optimizer.synchronize
-        self.optimizer.synchronize = self._timed
-
-    def _timed(self):
-        begun = time.perf_counter()
-        self._synchronize()
-        self.waited_s += time.perf_counter() - begun
+    return figures | ({"synchronize_share": waited_s / train_s} if world.size > 1 else {})
 
 
 class BareLoop:

@@ -72,9 +72,9 @@ class Learner:
         mixed = settings.mixed_precision
         self.bf16 = has_bf16(self.device) if mixed == "auto" else mixed
         self.precision = "bf16" if self.bf16 else "fp32"  # for the start-up table
-        chosen = optimizer.make(settings, network)
-        with backend.session():
-            self.optimizer = backend.wrap(chosen, network.named_parameters())
+        self.optimizer = optimizer.make(settings, network)
+        with backend.session():  # trainers that cannot reach each other show it now, not after the first self-play
+            self._wait_for_sums = backend.sum_gradients(network.parameters())
 
     def load(self, progress: "Progress", tensors: dict[str, torch.Tensor]) -> None:
         """Continue from a checkpoint, whose model `average` has already. tensors: what `optimizer_tensors` returned."""
@@ -187,7 +187,7 @@ class Learner:
             self._finish()
         begun = time.perf_counter()
         with watchdog.waiting():
-            self.optimizer.synchronize()
+            self._wait_for_sums()
         self._sums_s += time.perf_counter() - begun
         return sums
 
@@ -201,7 +201,7 @@ class Learner:
     def _backward(self, batch, batch_size, sums):
         """Compute this rank's gradients, `micro_batch` samples at a time, and add its losses to `sums`.
 
-        The optimiser's hooks start the sum of a gradient over ranks as soon as `backward` has made it. The hooks must
+        The backend's hooks start the sum of a gradient over ranks as soon as `backward` has made it. The hooks must
         run once, so only the last part uses `backward`; the gradients of the others are added before.
         """
         if isinstance(batch["weight"], np.ndarray):
@@ -285,8 +285,7 @@ class Learner:
         if np.isfinite(norm):
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
-            with self.optimizer.skip_synchronize():
-                self.optimizer.step()
+            self.optimizer.step()
             average.follow(self.average, self.network, self.config.train.ema_decay)
         return bool(np.isfinite(norm)), np.array([*(loss / batch_size for loss in sums), norm / self.world.size])
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -22,16 +22,13 @@ class Backend(Protocol):
     remark: str  # why it is used in place of another one: a note for the start-up table; "" for none
 
     def session(self) -> AbstractContextManager[None]:
-        """Sum gradients in the block: training steps, and making their optimiser, need one. Raises PeerLost if a rank
-        has died, or has left because another one died."""
+        """Sum gradients in the block, which training steps need. Raises PeerLost if a rank has died, or has left
+        because another one died."""
         ...
 
-    def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        """Return the optimiser of these parameters with two methods more. To be called in a session; the result serves
-        later ones too.
-
-        synchronize(): waits until the gradients, whose sums begin in `backward`, are the sums over the trainers.
-        skip_synchronize(): a block in which `step` does not do that itself."""
+    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> Callable[[], None]:
+        """Let `backward` begin the sums of these parameters' gradients, in every session from now on. Return the
+        function that waits after it until the gradients are the sums over the trainers."""
         ...
 
     def close(self) -> None:

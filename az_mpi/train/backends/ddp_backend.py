@@ -13,11 +13,11 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
@@ -86,11 +86,8 @@ class DdpBackend:
                 group.abort() if failed and self.carrier == "nccl" else group.shutdown()
                 del group  # gloo ends with its last reference
 
-    def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        parameters = [parameter for _, parameter in named_parameters]
-        optimizer.synchronize = GradientSums(parameters, self._sum).synchronize
-        optimizer.skip_synchronize = nullcontext  # its step never synchronises
-        return optimizer
+    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> Callable[[], None]:
+        return GradientSums(list(parameters), self._sum).synchronize
 
     def describe(self) -> str:
         over = f" over {self._interface}" if self._interface and self.carrier == "gloo" else ""

@@ -6,10 +6,9 @@ same cores by 40 %. So Horovod is started for each training phase (1 to 5 ms) an
 
 import atexit
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -57,11 +56,8 @@ class HorovodBackend:
                 hvd.shutdown()
             atexit.unregister(hvd.mpi_ops._basics.shutdown)  # each `init` registers it again
 
-    def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        parameters = [parameter for _, parameter in named_parameters]
-        optimizer.synchronize = GradientSums(parameters, HorovodSum).synchronize
-        optimizer.skip_synchronize = nullcontext  # its step never synchronises
-        return optimizer
+    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> Callable[[], None]:
+        return GradientSums(list(parameters), HorovodSum).synchronize
 
     def close(self) -> None:
         """Do nothing: a session leaves nothing open."""

@@ -1,8 +1,7 @@
 """Training on one rank alone."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 
@@ -22,10 +21,8 @@ class LocalBackend:
         """Do nothing around the block: its steps wait for no other rank."""
         return nullcontext()
 
-    def wrap(self, optimizer: torch.optim.Optimizer, named_parameters: Iterable[tuple[str, torch.nn.Parameter]]) -> Any:
-        optimizer.synchronize = lambda: None
-        optimizer.skip_synchronize = nullcontext
-        return optimizer
+    def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> Callable[[], None]:
+        return lambda: None
 
     def close(self) -> None:
         """Do nothing: a session leaves nothing open."""

@@ -27,8 +27,7 @@ def stepped(config, game, backend, batch):
             learner.gradients(learner.tensors(batch), BATCH)
             for group in learner.optimizer.param_groups:
                 group["lr"] = RATE
-            with learner.optimizer.skip_synchronize():
-                learner.optimizer.step()
+            learner.optimizer.step()
     return learner, before
 
 
