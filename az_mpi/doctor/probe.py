@@ -58,14 +58,7 @@ def torch(local_rank: int) -> dict[str, Any]:
     facts["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
     for k in range(torch.cuda.device_count()):
         about = torch.cuda.get_device_properties(k)
-        facts["devices"].append(
-            {
-                "name": about.name,
-                "uuid": str(about.uuid),
-                "memory_bytes": about.total_memory,
-                "capability": f"{about.major}.{about.minor}",
-            }
-        )
+        facts["devices"].append({"name": about.name, "uuid": str(about.uuid), "memory_bytes": about.total_memory})
     facts["device"] = local_rank % torch.cuda.device_count()
     try:
         ones = torch.ones(256, 256, device=f"cuda:{facts['device']}")

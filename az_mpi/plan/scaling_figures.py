@@ -187,8 +187,5 @@ def _used(repeats, rows, seconds, num_ranks, cores):
         "opened_per_s": None if opened is None else opened * num_ranks,
         "opened_at_start": fmean(column(rank, "opened")[0] for rank in ranks) if ranks else None,
         "core_hours": cores * seconds / 3600 / games * 1000,
-        "watts": watts[0],
-        "gpu_watts": watts[1],
         "kilojoules": None if watts == [None, None] else sum(filter(None, watts)) * seconds / games,
-        "queued_s": _per_second(repeats, "queued_s", total=False),
     }

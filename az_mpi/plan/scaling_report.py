@@ -20,7 +20,7 @@ from az_mpi.report.chart import Series
 from az_mpi.report.picture import Plot, picture
 
 KINDS = {"strong": "strong scaling (the same games for all ranks)", "weak": "weak scaling (games for each rank)"}
-GIB, MIB = 2**30, 2**20
+MIB = 2**20
 USED = (  # of `Size.used`: name, heading, unit in which it is shown
     ("largest_rank_bytes", "largest rank, MiB", MIB),
     ("mean_rank_bytes", "mean rank, MiB", MIB),

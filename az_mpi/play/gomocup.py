@@ -29,7 +29,7 @@ MOVES_TO_GO = 20  # the time left has to last for so many moves
 LEAST_S = 0.02
 TREE_SHARE, TREE_BYTES_MIN = 0.25, 2**24  # of `max_memory`; the libraries need the rest
 EXACT, RENJU, CARO = 1, 4, 8  # bits of INFO rule
-OWN, OTHER = 1, 2  # of a stone in BOARD
+OWN = 1  # of a stone in BOARD; the others are 2
 
 
 class GomocupError(Exception):

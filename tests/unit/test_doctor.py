@@ -21,7 +21,7 @@ from az_mpi.storage import lock
 ROOT = Path(__file__).parents[2]
 MPI = "/opt/mpi/lib/libmpi.so.40"
 OPEN_MPI = "mpirun (Open MPI) 5.0.9 Report bugs to https://www.open-mpi.org/community/help/"
-GPU = {"name": "H200", "uuid": "a", "memory_bytes": 150 * 2**30, "capability": "9.0"}
+GPU = {"name": "H200", "uuid": "a", "memory_bytes": 150 * 2**30}
 
 
 def rank(host="node1", **changes):
