@@ -1,8 +1,8 @@
 """The main loop: play, exchange, train, broadcast the weights, save, report, evaluate, for the configured iterations.
 
 Every function here is collective, which means that every rank calls it and runs every line of it, except for `show`,
-`save_now` and the saving in `answer`, which root does alone. Only this module acts on a request to stop or to save, and
-on the loss of a rank; what it calls reports them.
+`save_now` and `save_in_training`, which root does alone, and those that only look at the run. In training, only this
+module acts on a request to stop or to save, and on the loss of a rank; what it calls reports them.
 """
 
 import functools

@@ -1,1 +1,2 @@
-"""Before a run: whether a game's rules hold, which configuration, for how long: check-game, suggest, compare."""
+"""Before a run: whether a game's rules hold, which configuration, for how long, on how many ranks: check-game, suggest,
+compare, scaling."""

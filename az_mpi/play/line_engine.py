@@ -1,4 +1,4 @@
-"""What GTP and UCI have in common: an engine that answers the lines of a client."""
+"""What GTP, UCI and Gomocup have in common: an engine that answers the lines of a client."""
 
 import argparse
 import functools
