@@ -12,6 +12,7 @@ from az_mpi import __version__
 from az_mpi.play.line_engine import LineEngine, Serving, serve
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import add_level, make_parser
+from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
@@ -150,8 +151,6 @@ class GomocupEngine(LineEngine):
         return f"{cell % self.game.columns},{cell // self.game.columns}"
 
     def _move(self):
-        from az_mpi.player import levels
-
         session, game = self.session, self.game
         if session.over:
             raise GomocupError("the game is over")

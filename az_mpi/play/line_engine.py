@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from az_mpi.play.lines import Lines
 from az_mpi.play.loading import Loading
 from az_mpi.play.options import end_on_interrupt
+from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 from az_mpi.player.network_paths import find_network, game_named
 
@@ -36,7 +37,7 @@ class Serving(NamedTuple):
     limit: Limit
     lines: Lines
     game: str = ""
-    level: float = 10.0
+    level: float = levels.FULL
     use_threads: "Callable[[int], None]" = lambda threads: None
     at_size: "Callable[[int, int], Session]" = _no_other_size
 
@@ -82,7 +83,7 @@ def serve(given: argparse.Namespace, make_engine: Callable[[Serving], LineEngine
     loading = Loading(given, protocol)
     end_on_interrupt()
     limit = Limit(given.simulations, given.seconds)
-    level = getattr(given, "level", 10.0)
+    level = getattr(given, "level", levels.FULL)
     engine = make_engine(Serving(loading.session, limit, lines, game, level, loading.use_threads, loading.at_size))
     pauses_s = itertools.chain([FIRST_S], itertools.repeat(PAUSE_S))
     engine.run(until=lambda: not lines.wait(next(pauses_s)))

@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.problems import Refusal
 from az_mpi.play.options import add_level, end_on_interrupt, make_parser
+from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def main(arguments: list[str]) -> int:
     return DONE
 
 
-def make_game(run: Path, checkpoint: str, simulations: int, level: float = 10.0) -> "WebGame":
+def make_game(run: Path, checkpoint: str, simulations: int, level: float = levels.FULL) -> "WebGame":
     """Load a network of a run and return the game against it. simulations: for each move; 0: as in the run's matches.
     level: see `player.levels`. Raises Refusal."""
     print(f"loading {run} ({checkpoint}) ...", file=sys.stderr, flush=True)
