@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from az_mpi.games.base import Game
-    from az_mpi.selfplay.record import Record
 
 PROG = "python -m az_mpi games"
 ABOUT = """\
@@ -80,8 +80,8 @@ def _write(given: argparse.Namespace, game: "Game") -> int:
     num = num_elsewhere = 0
     with files.whole_file(given.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for path, ids in chosen.items():
-            record = _read(path, game)
-            for one in games_of(game, record, ids):
+            record = _read(segment.read, path, game)
+            for one in games_of(game, record, ids) if record else ():
                 if one is None or not can_tell(given.output.suffix, one.start):
                     num_elsewhere += 1
                     continue
@@ -102,25 +102,28 @@ def _write(given: argparse.Namespace, game: "Game") -> int:
     return DONE
 
 
-def _read(path, game) -> "Record":
-    from az_mpi.storage import segment
+def _read(read: Callable, path: Path, game: "Game") -> Any:
+    """Return what `segment.read` or `segment.read_games` returns; None, after a line about it, of a damaged segment."""
+    from az_mpi.storage.segment import SegmentError
 
     try:
-        return segment.read(path, game)
-    except segment.SegmentError as error:
+        return read(path, game)
+    except SegmentError as error:
         print(f"damaged: {error}; its games are missing", file=sys.stderr)
-        from az_mpi.selfplay.record import Record
-
-        return Record.empty(game)
+        return None
 
 
 def _choose(given, game, paths) -> "dict[Path, np.ndarray]":
     """Return {segment: the ids of the games in it that are asked for}, oldest first."""
     import numpy as np
 
+    from az_mpi.storage import segment
+
     rows, num = [], 0
     for place in reversed(range(len(paths))):
-        games = _read(paths[place], game).games
+        games = _read(segment.read_games, paths[place], game)
+        if games is None:
+            continue
         fits = np.ones(len(games), bool) if given.result is None else np.sign(games["outcome"]) == RESULTS[given.result]
         for row in games[fits][::-1]:
             rows.append((place, int(row["id"]), float(row["outcome"] if given.best else row["length"])))

@@ -509,6 +509,10 @@ def test_games_of_a_run_are_chosen_by_number_length_result_and_iteration(tmp_pat
     assert len(written("--iteration", "0")) == 30 and written("--iteration", "3", status=2) == []
     assert written("--best", "1", status=2) == [], "two players"
     assert written("--output", str(tmp_path / "a.jsonl"), status=2) == [], "a file that is there stays"
+    [(_, whole)] = segment.paths(run / "games")
+    segment.path_of(run / "games", 5, 0).write_bytes(whole.read_bytes().replace(b"tictactoe", b"tictactoo"))
+    capsys.readouterr()
+    assert moves(written()) == moves(before) and capsys.readouterr().err.count("its games are missing") == 1
 
 
 def test_the_best_games_of_one_player_are_chosen(tmp_path, capsys):
