@@ -20,7 +20,7 @@ from az_mpi.core.host_facts import HostFacts
 from az_mpi.core.host_names import is_here
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import NotNow, Refusal, escape
-from az_mpi.launch import host_probe, mpi_job
+from az_mpi.launch import host_probe, mpi_job, mpirun
 from az_mpi.launch.hosts import Host
 from az_mpi.launch.mpirun import JobSpec, Mpirun, Networks
 from az_mpi.mpi import cores
@@ -332,10 +332,11 @@ def block(problems: Sequence[Problem]) -> str:
 
 
 def fitted(job: JobSpec, answers: Answers) -> JobSpec:
-    """Return the job with the number of threads that fits the answers of its hosts, and with the networks that they
-    share unless it names its networks."""
+    """Return the job with the number of threads that fits the answers of its hosts and with the networks that they
+    share, unless it names its own."""
     names = [host.name for host in job.hosts]
-    job = replace(job, threads=min(_cores_of_a_rank(answers[host.name]["facts"], host.slots) for host in job.hosts))
+    if job.threads is None:
+        job = replace(job, threads=min(_cores_of_a_rank(answers[host.name]["facts"], host.slots) for host in job.hosts))
     is_only_here = len(names) == 1 and answers[names[0]] is answers[None]
     if is_only_here or job.networks != Networks():
         return job
@@ -350,12 +351,13 @@ def _cores_of_a_rank(facts, num_ranks):
     return cores.share(everyone[0], everyone)
 
 
-def checked(job: JobSpec, mpirun: Mpirun, logdir: str | Path) -> JobSpec:
-    """Return the job as it is `fitted` after a `check` of its hosts by ssh. A job on one host is returned as it is,
-    without a check. Raises Refusal."""
-    if len(job.hosts) == 1:
-        return job
-    return fitted(job, check(job.hosts, mpirun, logdir, ssh(ANSWER_S), ANSWER_S))
+def checked_line(job: JobSpec, logdir: str | Path, no_check: bool) -> list[str]:
+    """Return the command line of a job as it is `fitted` after a `check` of its hosts by ssh. One on a single host is
+    not checked, and none is with `no_check`. Raises Refusal."""
+    found = mpirun.find()
+    if len(job.hosts) > 1 and not no_check:
+        job = fitted(job, check(job.hosts, found, logdir, ssh(ANSWER_S), ANSWER_S))
+    return mpirun.line(found, job)
 
 
 def shared_networks(answers: Answers, names: Sequence[str | None]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from az_mpi.launch.outcome import outcome
 from az_mpi.liveness import watchdog
 
 POLL_S = 0.2  # mpirun, and signals to this process, are looked at so often
+END_CHARACTERS = 3000  # of a failed job's output that are shown
 LAST_WORDS_S = 2  # for output that is still under way when mpirun has ended
 # USR2 asks every rank to stop cleanly; on TERM mpirun would kill them.
 STOPS = (signal.SIGUSR2, signal.SIGTERM, signal.SIGKILL)
@@ -50,6 +51,11 @@ class Child(NamedTuple):
     status: int  # exit status
     output: str  # its standard output
     logged: str  # everything that it added to the log; its standard output if it had none
+
+    @property
+    def end(self) -> str:
+        """The last END_CHARACTERS of what it added to the log."""
+        return self.logged[-END_CHARACTERS:]
 
     @property
     def result(self) -> dict[str, Any] | None:

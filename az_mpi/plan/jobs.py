@@ -15,7 +15,6 @@ from az_mpi.evaluate.evaluation import opponent_names
 from az_mpi.launch import check, hosts, mpi_job, mpirun
 from az_mpi.plan.variants import Variant
 
-END_CHARACTERS = 3000  # of a failed job's output that are shown
 OPENING_PLIES = 4  # of matches: Connect Four has 49 openings of 2 plies, so half of 200 games would be repetitions
 
 
@@ -63,7 +62,6 @@ class Jobs:
 
     def match(self, first: Path, second: Path) -> dict[str, Any]:
         """Return the result of a match of two runs' newest networks, for the first one."""
-        (chosen, np), found = self._hosts(), mpirun.find()
         program = [
             sys.executable,
             "-m",
@@ -79,10 +77,8 @@ class Jobs:
             str(OPENING_PLIES),
             "--json",
         ]
-        job = mpirun.JobSpec(program, chosen, np)
-        if not self.where.no_check:
-            job = check.checked(job, found, self.folder)
-        return self._result(mpirun.line(found, job))
+        job = mpirun.JobSpec(program, *self._hosts())
+        return self._result(check.checked_line(job, self.folder, self.where.no_check))
 
     def _hosts(self):
         return hosts.choose(hosts.listed(self.where), np=self.where.np)
@@ -97,7 +93,7 @@ class Jobs:
         ended = mpi_job.run_child(command, self.log)
         if ended.status not in (DONE, RESUMABLE):
             raise Refusal(
-                f"a job ended with status {ended.status}: {' '.join(command)}\n{ended.logged[-END_CHARACTERS:]}\n"
+                f"a job ended with status {ended.status}: {' '.join(command)}\n{ended.end}\n"
                 f"  all of its output is in {self.log}"
             )
         return ended

@@ -8,7 +8,6 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +19,6 @@ from az_mpi.plan.measured_rank import COLUMNS
 from az_mpi.plan.variants import Variant
 from az_mpi.telemetry import metrics
 
-END_CHARACTERS = 3000  # of a failed job's output that are shown
 SAMPLED_MAX = 128  # ranks of a job that write what they use
 LEAST_ITERATIONS = 2  # whole ones that are measured, after the first one, which is left out
 # The network must not change, so that every iteration and every size has the same work. A rate of 0 is refused.
@@ -121,16 +119,13 @@ class Runs:
         words = ["--config_file", str(self.variant.file), "--logdir", str(place / "run")]
         words += [word for setting in (*self.variant.settings, *settings) for word in ("--set", setting)]
         measured = [sys.executable, "-m", "az_mpi.plan.measured_rank", str(samples), str(self.cores), str(stride)]
-        job = mpirun.JobSpec([*measured, *words], chosen, case.num_ranks)
-        found = mpirun.find()
-        if not self.options.no_check:
-            job = check.checked(job, found, self.folder)
-        command = mpirun.line(found, replace(job, threads=self.cores))
+        job = mpirun.JobSpec([*measured, *words], chosen, case.num_ranks, threads=self.cores)
+        command = check.checked_line(job, self.folder, self.options.no_check)
         ended = mpi_job.run_child(command, self.log, enough)
         if ended.status not in (DONE, RESUMABLE):
             raise Refusal(
                 f"{case.name} ended with status {ended.status}: {' '.join(command)}\n"
-                f"{ended.logged[-END_CHARACTERS:]}\n  all of its output is in {self.log}\n"
+                f"{ended.end}\n  all of its output is in {self.log}\n"
                 "  the same command continues from here"
             )
 

@@ -52,10 +52,8 @@ def main(arguments: list[str]) -> int:
     with mpi_job.interruptible():
         rules = _rules(asked)
         words = json.dumps({"game": asked, "rules": rules, "hours": options.hours})
-        program = [sys.executable, "-m", "az_mpi.plan.speeds", words]
-        mpi = mpirun.find()
-        job = mpirun.JobSpec(program, chosen, num_ranks)
-        found = _run(mpirun.line(mpi, job if options.no_check else check.checked(job, mpi, logdir)))
+        job = mpirun.JobSpec([sys.executable, "-m", "az_mpi.plan.speeds", words], chosen, num_ranks)
+        found = _run(check.checked_line(job, logdir, options.no_check))
     config = configuration.validate(found["config"], "suggest")
     prediction = trial.predict(config, found["figures"])
     if prediction["hours"] > options.hours:

@@ -243,7 +243,7 @@ def test_a_job_that_fails_is_refused_with_the_end_of_what_it_said(tmp_path, monk
     """The end includes its standard error, and nothing that earlier jobs have left in the log."""
     (tmp_path / "jobs.log").write_text("an earlier job\n")
     text = "import sys; print('progress', file=sys.stderr, flush=True); print('no room'); sys.exit(3)"
-    monkeypatch.setattr(jobs.mpirun, "line", lambda *_: [sys.executable, "-c", text])
+    monkeypatch.setattr(jobs.check, "checked_line", lambda *_: [sys.executable, "-c", text])
     with pytest.raises(Refusal, match="status 3") as refused:
         jobs.Jobs(where(), tmp_path).match(Path("a"), Path("b"))
     assert "\nprogress\nno room\n" in str(refused.value) and "earlier" not in str(refused.value)
@@ -253,7 +253,7 @@ def test_a_job_that_fails_is_refused_with_the_end_of_what_it_said(tmp_path, monk
 @pytest.mark.parametrize("said, result", [('told\n{"a": 1}\nbye\n', {"a": 1}), ('games {"a": 1}\n', None), ("", None)])
 def test_a_job_without_a_result_is_refused_and_its_words_are_kept(said, result, tmp_path, monkeypatch):
     made = jobs.Jobs(where(), tmp_path)
-    monkeypatch.setattr(jobs.mpirun, "line", lambda *_: [sys.executable, "-c", f"print({said!r}, end='')"])
+    monkeypatch.setattr(jobs.check, "checked_line", lambda *_: [sys.executable, "-c", f"print({said!r}, end='')"])
     if result:
         assert made.match(Path("a"), Path("b")) == result
     else:

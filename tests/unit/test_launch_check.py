@@ -235,6 +235,7 @@ def test_threads_are_the_cores_for_each_rank_of_the_host_with_the_fewest():
     answers[None] = answers["a"]
     for text, threads in (("a:2,b:3", 2), ("a:20,b:1", 1), ("a:4", 2)):
         assert check.fitted(JobSpec(["x"], hosts.parse(text), 1), answers).threads == threads
+    assert check.fitted(JobSpec(["x"], hosts.parse("a:4"), 1, threads=7), answers).threads == 7  # the job's own
 
 
 @pytest.mark.parametrize(
