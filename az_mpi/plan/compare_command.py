@@ -12,13 +12,11 @@ import time
 from argparse import Namespace
 from pathlib import Path
 
-from az_mpi.config import load as configuration
-from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even, positive
 from az_mpi.core.exit_codes import DONE, RESUMABLE
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.launch import hosts, mpi_job
-from az_mpi.plan import comparison_page, figures
+from az_mpi.plan import comparison_page, figures, state_file
 from az_mpi.plan.jobs import Jobs
 from az_mpi.plan.variants import Variant, read
 from az_mpi.telemetry import metrics
@@ -134,12 +132,9 @@ class Comparison:
             "games": options.games,
             "simulations": options.simulations,
         }
-        if not (folder / STATE).exists():
-            if folder.exists() and any(folder.iterdir()):
-                raise Refusal(f"--logdir {folder}: holds something else than a comparison\n  give a new folder")
-            folder.mkdir(parents=True, exist_ok=True)
+        state = state_file.read(folder / STATE, "comparison")
+        if state is None:
             return {"options": mine, "configurations": asked, "warm": [], "runs": {}, "matches": {}}
-        state = files.read_json(folder / STATE)
         if state["options"] != mine:
             given = ", ".join(f"--{name} {value:g}" for name, value in state["options"].items())
             raise Refusal(f"--logdir {folder}: holds a comparison with {given}\n  give the same, or another --logdir")
@@ -151,14 +146,11 @@ class Comparison:
                 "  name that one first, or give another --logdir"
             )
         for variant in self.variants:
-            old = configuration.validate(before.setdefault(variant.label, asked[variant.label]), f"{folder / STATE}")
-            if different := [
-                f"{change.key} {json.dumps(change.old)}, now {json.dumps(change.new)}"
-                for change in configuration.changes(old, variant.config)
-            ]:
+            old = before.setdefault(variant.label, asked[variant.label])
+            if different := state_file.changes(folder / STATE, old, variant.config):
                 raise Refusal(
-                    f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has "
-                    f"{'; '.join(different)}\n  give the same --set and file, or another --logdir"
+                    f"--logdir {folder}: holds a comparison in which {escape(variant.label)} has {different}\n"
+                    "  give the same --set and file, or another --logdir"
                 )
         return state
 

@@ -13,8 +13,6 @@ from argparse import ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any
 
-from az_mpi.config import load as configuration
-from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, positive
 from az_mpi.core.exit_codes import DONE, RESUMABLE
 from az_mpi.core.host_facts import HostFacts
@@ -22,7 +20,7 @@ from az_mpi.core.printing import counted
 from az_mpi.core.problems import Refusal, escape, show, write_file
 from az_mpi.core.signals import handling
 from az_mpi.launch import hosts, mpi_job
-from az_mpi.plan import scaling_report, variants
+from az_mpi.plan import scaling_report, state_file, variants
 from az_mpi.plan.scaling_runs import Case, Runs
 from az_mpi.telemetry.status_text import duration
 
@@ -183,18 +181,13 @@ class Scaling:
         what was measured with another configuration."""
         folder = self.folder
         mine = {"smallest": self.options.ranks[0], "cores": self.runs.cores}
-        if not (folder / STATE).exists():
-            if folder.exists() and any(folder.iterdir()):
-                raise Refusal(
-                    f"--logdir {escape(str(folder))}: holds something else than a scaling\n  give a new folder"
-                )
-            folder.mkdir(parents=True, exist_ok=True)
+        state = state_file.read(folder / STATE, "scaling")
+        if state is None:
             listed = [str(host) for host in hosts.listed(self.options)]
             about = {"configuration": self.variant.label, "rank": f"{counted(self.runs.cores, 'core')} each"}
             about |= scaling_report.machine(listed, HostFacts.look(str(Path(__file__).resolve().parents[2])).to_dict())
             config = self.variant.config.model_dump()
             return {"options": mine, "configuration": config, "about": about, "cases": {}}
-        state = files.read_json(folder / STATE)
         if state["options"] != mine:
             raise Refusal(
                 f"--logdir {escape(str(folder))}: holds a scaling from {counted(state['options']['smallest'], 'rank')} "
@@ -202,11 +195,9 @@ class Scaling:
                 f"  begin --ranks with {state['options']['smallest']} and give --cores {state['options']['cores']}, or "
                 "give another --logdir"
             )
-        old = configuration.validate(state["configuration"], str(folder / STATE))
-        if changed := configuration.changes(old, self.variant.config):
-            keys = "; ".join(f"{one.key} {json.dumps(one.old)}, now {json.dumps(one.new)}" for one in changed)
+        if changed := state_file.changes(folder / STATE, state["configuration"], self.variant.config):
             raise Refusal(
-                f"--logdir {escape(str(folder))}: holds a scaling with {keys}\n"
+                f"--logdir {escape(str(folder))}: holds a scaling with {changed}\n"
                 "  give the same --set and file, or another --logdir"
             )
         return state
