@@ -297,8 +297,8 @@ def test_an_import_that_ends_anywhere_brings_in_all_games_or_none_and_never_twic
     records = random_records(game, 60)
     write(tmp_path / "a.pgn", game, records[:20])
     write(tmp_path / "b.pgn", game, records[20:])
-    monkeypatch.setattr(import_command, "UNIT_BYTES", 2048)
-    monkeypatch.setattr(import_command, "UNIT_BYTES_LEAST", 2048)
+    monkeypatch.setattr(import_command, "UNIT_BYTES", 8192)
+    monkeypatch.setattr(import_command, "UNIT_BYTES_LEAST", 8192)
     assert importing(tmp_path, capsys, tmp_path / "a.pgn", "--game", "tictactoe")[0] == 0
     shutil.copytree(run, tmp_path / "before")
     seen, num_changes = set(), 0
