@@ -18,6 +18,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import GAMES, parse
 from az_mpi.games.base import Game, described_planes
 from az_mpi.network import onnx_file, resnet
+from az_mpi.network.engines.engine import played
 from az_mpi.player.network_paths import none_whole, not_exported, run_above, run_of, zoo_file
 from az_mpi.storage import checkpoint, run_folder
 
@@ -109,8 +110,8 @@ def _threshold(run, config, game, iteration):
 
 
 def at_size(trained: TrainedNetwork, columns: int, rows: int) -> Game:
-    """Return the game of a network on a board of another size, if all that the network computes is of cells or of means
-    over them, so that it plays there as it is. Raises ValueError, which says why it cannot."""
+    """Return the game of a network on a board of another size, if all that the network computes in play is of cells or
+    of means over them, so that it plays there as it is. Raises ValueError, which says why it cannot."""
     name = parse(trained.config.game)
     if name == parse("gomoku"):
         name = parse("mnk(k=5)")
@@ -127,7 +128,7 @@ def at_size(trained: TrainedNetwork, columns: int, rows: int) -> Game:
     planes = torch.zeros((1, *game.planes_shape))
     try:
         with torch.inference_mode():
-            logits = trained.network(planes)["policy"]
+            logits = played(trained.network)(planes)["policy"]
     except RuntimeError:  # a layer that reads all cells has weights for each
         raise ValueError(f"the network plays {learned} alone, since it has weights for each cell") from None
     if logits.shape != (1, game.num_actions):

@@ -53,6 +53,14 @@ def test_an_engine_computes_on_another_board_what_the_network_computes():
     assert np.allclose(logits, outputs["policy"], atol=1e-3) and np.allclose(value, outputs["value"], atol=1e-3)
 
 
+def test_a_head_that_only_trains_does_not_keep_a_network_from_other_boards(tmp_path):
+    """The replies have weights for each cell, the policy and the value have none."""
+    heads = "policy(any_size=True)", "value(any_size=True)", "opponent_reply", "ownership"
+    run = make_run(tmp_path / "run", "go(size=5)", heads=heads)
+    player = load_player(run, size=(7, 7), precision="fp32")
+    assert player.game.num_actions == 50 and player.search(player.game.initial(1)[0], 8).visits.sum() == 8
+
+
 def test_a_size_is_refused_by_load_player_with_a_reason(tmp_path):
     run = make_run(tmp_path / "run", "connect4")
     with pytest.raises(ValueError, match="plays 7 x 6 alone"):
