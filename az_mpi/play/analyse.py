@@ -220,8 +220,8 @@ class Analyser:
         if key not in self._pools:
             if turn.actions:
                 game = restricted(game, turn.state, turn.actions)
-            here, num_slots = self.player.with_game(game), 1 if turn.actions else self.at_once
-            self._pools[key] = Pool(here, num_slots, self._done, 0 if turn.actions else CACHE_BYTES)
+            at_once, cache_bytes = (1, 0) if turn.actions else (self.at_once, CACHE_BYTES)
+            self._pools[key] = Pool(self.player.with_game(game), at_once, self._done, cache_bytes)
         return self._pools[key]
 
     def _done(self, position: "Position") -> None:

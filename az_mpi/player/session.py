@@ -72,8 +72,8 @@ class Session:
         """Return a session for one search of the position `state`, [S], or of the present one. Its tree is its own.
         actions: the legal ones that it looks at; () for all."""
         state = self.state if state is None else state
-        game = restricted(self.game, state, actions) if actions else self.game
-        session = Session(self.player.with_game(game), self._leaves_max, tree_bytes=self._tree_bytes)
+        player = self.player.with_game(restricted(self.game, state, actions)) if actions else self.player
+        session = Session(player, self._leaves_max, tree_bytes=self._tree_bytes)
         session.restart(state)
         return session
 
