@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core.problems import Refusal
-from az_mpi.games import go
 from az_mpi.games.base import Game
 from az_mpi.games.vertices import Vertices
 from az_mpi.play import gtp_sgf
+from az_mpi.records import sgf_words
 
 _COMMENT = re.compile(r"\{[^}]*\}|;[^\n]*|\$\d+")
 _TAG = re.compile(r'^\s*\[\s*(\w+)\s+"((?:\\.|[^"\\])*)"\s*\]\s*$', re.MULTILINE)
@@ -29,9 +29,8 @@ def _of_sgf(text, game):
     loaded = gtp_sgf.read(text)
     if not game.sgf_number or loaded.tags.get("GM", str(game.sgf_number)) != str(game.sgf_number):
         raise ValueError("it is of another game")
-    _, rows, columns = game.planes_shape
-    size = loaded.tags.get("SZ", "19" if isinstance(game, go.Rules) else str(columns))
-    if size not in (f"{columns}:{rows}", str(columns) if rows == columns else ""):
+    if size := sgf_words.other_size(loaded.tags, game):
+        _, rows, columns = game.planes_shape
         raise ValueError(f"its board is of size {size[:20]}, not {columns} x {rows}")
     names = Vertices(game).names()
     found: dict[str, Any] = {

@@ -12,6 +12,7 @@ from az_mpi.core import files
 from az_mpi.core.problems import escape
 from az_mpi.play import gtp_sgf
 from az_mpi.play.gtp_words import ANY, GOGUI, PASS, GtpError, number, read_all, whole
+from az_mpi.records import sgf_words
 
 # Names of KataGo for rules that count by area, as Go does here; the others count by territory.
 BY_AREA = ("tromp-taylor", "chinese", "chinese-ogs", "chinese-kgs", "aga", "bga", "french", "new-zealand", "goe")
@@ -169,11 +170,9 @@ class Setup:
 
     def _expect_fitting(self, tags):
         game = self.engine.session.game
-        _, rows, columns = game.planes_shape
-        size = tags.get("SZ", "19" if game.sgf_number == 1 else "")
         if not game.sgf_number or tags.get("GM", "1") != str(game.sgf_number) and "GM" in tags:
             raise GtpError("cannot load file: it is of another game")
-        if size not in ("", f"{columns}:{rows}", str(columns) if rows == columns else ""):
+        if size := sgf_words.other_size(tags, game):
             raise GtpError(f"cannot load file: the board is of size {escape(size)[:20]}")
 
     def _replay(self, loaded, most):
@@ -200,9 +199,7 @@ class Setup:
             raise GtpError("syntax error")
         if not game.sgf_number:
             raise GtpError("SGF has no form for this game")
-        _, rows, columns = game.planes_shape
-        tags: dict[str, object] = {"GM": game.sgf_number, "FF": 4, "CA": "UTF-8", "AP": "az_mpi"}
-        tags["SZ"] = columns if rows == columns else f"{columns}:{rows}"
+        tags = sgf_words.properties(game)
         if hasattr(game, "komi"):
             tags["KM"] = f"{self.komi:g}"
         if len(engine.placed) > 1 and all(made.player == 0 for made in engine.placed):
@@ -224,12 +221,11 @@ class Setup:
     def _point(self, vertex):
         """Return the point of SGF for a vertex."""
         game = self.engine.session.game
-        columns = game.planes_shape[2]
         if vertex.lower() == PASS:
             return ""
         names = {name.lower(): cell for cell, name in self.engine.vertices.names().items()}
         cell = -1 if getattr(game, "edges", ()) else names.get(vertex.lower(), -1)
-        return vertex if cell < 0 else chr(97 + cell % columns) + chr(97 + cell // columns)
+        return vertex if cell < 0 else sgf_words.point(game, cell)
 
     def _final_score(self):
         session = self.engine.session

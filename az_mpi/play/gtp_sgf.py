@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from az_mpi.play.gtp_words import PASS
+from az_mpi.records import sgf_words
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
@@ -66,24 +67,18 @@ def _points(value):
 def vertex(point: str, game: "Game", names: Mapping[int, str]) -> str:
     """Return the vertex of a point of SGF; a word, as SGF of Hex has them, stays. names: of `Vertices`."""
     _, rows, columns = game.planes_shape
-    if point == "" or point == "tt" and max(rows, columns) <= 19:
+    cell = sgf_words.cell(game, point)
+    if cell == rows * columns:
         return PASS
-    column, row = (ord(letter) - 97 for letter in point) if len(point) == 2 and point.isalpha() else (-1, -1)
-    if not (0 <= column < columns and 0 <= row < rows) or getattr(game, "edges", None):
-        return point
-    return names.get(row * columns + column, point)
+    return point if cell is None or getattr(game, "edges", None) else names.get(cell, point)
 
 
 def write(tags: dict[str, object], stones: Sequence[tuple[int, str]], moves: Sequence[tuple[int, str]]) -> str:
     """Return a game as SGF. tags, stones, moves: as in `Loaded`."""
-    head = "".join(f"{name}[{_escaped(value)}]" for name, value in tags.items())
+    head = "".join(f"{name}[{sgf_words.escaped(value)}]" for name, value in tags.items())
     for player, name in enumerate(("AB", "AW")):
         points = [point for who, point in stones if who == player]
         head += name + "".join(f"[{point}]" for point in points) if points else ""
     body = [f";{'BW'[player]}[{point}]" for player, point in moves]
     lines = ["".join(body[k : k + 10]) for k in range(0, len(body), 10)]
     return "\n".join([f"(;{head}", *lines]) + ")"
-
-
-def _escaped(value):
-    return str(value).replace("\\", "\\\\").replace("]", "\\]")

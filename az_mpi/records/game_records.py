@@ -14,6 +14,7 @@ from az_mpi.core.problems import Refusal, write_file
 from az_mpi.games.base import CHANCE, Game
 from az_mpi.games.hex import Rules as Hex
 from az_mpi.games.uci_moves import uci_moves
+from az_mpi.records import sgf_words
 from az_mpi.records.pawns import pawns_of
 
 SUFFIXES = ".sgf", ".pgn", ".jsonl"
@@ -137,13 +138,7 @@ def _first_value(game, record, states, k):
 def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
     """Return a game as one tree of SGF, file format 4, for games with `Game.sgf_number`. Black is the player who began.
     number: the game's place in its file, from 1."""
-    _, rows, columns = game.planes_shape
-    tags = {
-        "GM": game.sgf_number,
-        "FF": 4,
-        "CA": "UTF-8",
-        "AP": "az_mpi",
-        "SZ": columns if rows == columns else f"{columns}:{rows}",
+    tags = sgf_words.properties(game) | {
         "PB": record.names[0],
         "PW": record.names[1],
         "RO": number,
@@ -154,7 +149,7 @@ def to_sgf(game: Game, record: GameRecord, number: int = 1) -> str:
     if note := record.note or (CUT_NOTE if _is_cut(game, record) else ""):
         tags["GC"] = note
     tags |= record.tags
-    head = "".join(f"{name}[{_escaped(value)}]" for name, value in tags.items())
+    head = "".join(f"{name}[{sgf_words.escaped(value)}]" for name, value in tags.items())
     states = _states(game, record)
     head += _sgf_thought(game, record, states, 0)
     moves = [
@@ -171,17 +166,15 @@ def _sgf_thought(game, record, states, k):
     """Return what the search thought of position k as properties: C, a comment, and SBKV, the chances of Black in
     percent, which Sabaki draws as a graph."""
     value = _first_value(game, record, states, k)
-    return "" if value is None else f"SBKV[{50 + 50 * value:.2f}]C[{_escaped(_told(game, record, states, k))}]"
+    return "" if value is None else f"SBKV[{50 + 50 * value:.2f}]C[{sgf_words.escaped(_told(game, record, states, k))}]"
 
 
 def _sgf_move(game, state, action):
-    """Return a move as SGF writes it: letters for the column and for the row from the top; "" for a pass. SGF of Hex
-    has words."""
-    _, rows, columns = game.planes_shape
+    """Return a move as SGF writes it. SGF of Hex has words."""
     if isinstance(game, Hex):
         word = game.action_to_text(state, action)
         return HEX_MOVES.get(word, word)
-    return "" if action >= rows * columns else chr(97 + action % columns) + chr(97 + action // columns)
+    return sgf_words.point(game, action)
 
 
 def _sgf_result(game, record):
@@ -201,10 +194,6 @@ def _is_cut(game, record):
     """Return whether a game was ended by a limit of its length, and neither by the rules nor by a player."""
     state = _states(game, record)[-1]
     return record.note == "" and (not game.terminal(state[None])[0][0] or game.is_cut(state))
-
-
-def _escaped(value):
-    return str(value).replace("\\", "\\\\").replace("]", "\\]")
 
 
 def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from az_mpi.games.base import Game
 from az_mpi.games.hex import Rules as Hex
+from az_mpi.records import sgf_words
 from az_mpi.records.game_records import HEX_MOVES
 from az_mpi.records.written_game import WrittenGame
 
@@ -21,7 +22,6 @@ _ABOUT = set("AN BR BT CP DT EV GC GN KM ON OT PB PC PW RE RO RU SO TM US WR WT"
 _DRAWS = ("0", "draw", "jigo", "d")
 _SET_UP = ("AB", "AW", "AE")
 _HEX_WORDS = {word: name for name, word in HEX_MOVES.items()}
-SIZE = {1: 19}  # by the game's number: the size that a file without SZ means
 
 
 def tree_starts(content: bytes, at_start: bool) -> Iterator[int]:
@@ -76,13 +76,11 @@ def read_game(text: str, game: Game) -> WrittenGame:
 
 
 def _misfit(tags, game):
-    _, rows, columns = game.planes_shape
     if not game.sgf_number:
         return "another game: SGF has no form for this one"
     if (number := tags.get("GM", "")) not in ("", str(game.sgf_number)):
         return f"another game: GM[{number[:20]}]"
-    size = tags.get("SZ", str(SIZE.get(game.sgf_number, "")))
-    if size not in ("", f"{columns}:{rows}", str(columns) if rows == columns else ""):
+    if size := sgf_words.other_size(tags, game):
         return f"another size: {size[:20]}"
     if any(name in tags for name in _SET_UP):
         return "begins at another position: stones are set up"
@@ -91,14 +89,8 @@ def _misfit(tags, game):
 
 def _cell_word(word, game):
     """Return the number of the action as a text that no notation has, "#12"; the word itself if it names no cell."""
-    _, rows, columns = game.planes_shape
-    if word == "" or word == "tt" and max(rows, columns) <= 19:
-        return f"#{rows * columns}"
-    if len(word) == 2 and word.isascii() and word.islower():
-        column, row = ord(word[0]) - 97, ord(word[1]) - 97
-        if column < columns and row < rows:
-            return f"#{row * columns + column}"
-    return word
+    cell = sgf_words.cell(game, word)
+    return word if cell is None else f"#{cell}"
 
 
 def _result(tags, game):
