@@ -121,14 +121,11 @@ class _Replay:
             if self.faults[k]:
                 continue
             try:
-                states.append(self._start(one.start) if one.start else plain)
+                states.append(self.game.text_to_state(one.start) if one.start else plain)
                 chosen.append(k)
             except (ValueError, AttributeError):
                 self.faults[k] = "begins at another position"
         return np.array(chosen, np.int64), np.array(states, self.game.state_dtype).reshape(-1, self.game.state_size)
-
-    def _start(self, text):
-        return self.game.text_to_state(text)
 
     def _step(self, games, states, ply):
         """Play the next move of the games with these numbers; return (those that are under way still, their states)."""

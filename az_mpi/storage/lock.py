@@ -329,9 +329,8 @@ def check(run: str | Path, token: str) -> None:
 def _lost(folder, token):
     """Return the exception for a folder of locks in which the job with this token has none."""
     found = [found[1] for path in _files(folder) if (found := _read(path))]
-    others = [
-        f"{other.get('pid')} on {other.get('host')}" for other in found if other.get("token") != token
-    ]  # ours is there where the folder came back
+    # Ours is there where the folder came back.
+    others = [f"{other.get('pid')} on {other.get('host')}" for other in found if other.get("token") != token]
     if not others:
         return _gone(folder)
     return LockLost(f"{folder}: another job has taken the run over ({', '.join(others)})")

@@ -209,7 +209,6 @@ class Findings:
                 read.append((iteration, path, record.games["id"], len(record.positions)))
             except segment.SegmentError as error:
                 self._wrong(path, str(error), damaged=True)
-                continue
             except OSError as error:
                 self._wrong(path, unreadable(error))
         for iteration, ids, num_positions in self._once(read):
@@ -233,9 +232,8 @@ class Findings:
 
         everything = np.concatenate([ids for _, _, ids, _ in read]) if read else np.empty(0, np.uint64)
         good, seen = [], {}
-        has_doubles = len(np.unique(everything)) < len(
-            everything
-        )  # rare; millions of ids fill memory as Python's numbers
+        # Rare, and looked at first, since millions of ids as Python's numbers fill memory.
+        has_doubles = len(np.unique(everything)) < len(everything)
         for iteration, path, ids, num_positions in read:
             if has_doubles:
                 if twice := [game for game in ids.tolist() if game in seen]:
