@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from az_mpi.core import shipped
-from az_mpi.core.exit_codes import DONE, USAGE
+from az_mpi.core.exit_codes import DONE, INTERRUPTED, USAGE
 from az_mpi.core.files import have_home, keep_private
 from az_mpi.core.printing import environment_rank, finish, prepare, print_once
 from az_mpi.core.problems import Refusal, escape, nearest
@@ -58,6 +58,8 @@ def obey(argv: list[str]) -> int:
             near = "".join(f"; did you mean {other}?" for other in nearest(name, list(COMMANDS))[:1])
             raise Refusal(f"{PROG}: error: there is no command {escape(name)}{near}\nAll commands: {PROG} --help")
         return importlib.import_module(COMMANDS[name][0]).main(arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except Refusal as error:
         # Of a command that mpirun has started on many ranks, all of them come here before they have joined the job.
         return print_once(f"{error}\n", sys.stderr, error.status, environment_rank())

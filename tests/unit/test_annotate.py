@@ -179,3 +179,14 @@ def test_the_process_writes_the_file(tmp_path):
     done = subprocess.run(command, cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0 and done.stdout.startswith("1 game, 3 positions")
     assert (tmp_path / "b.sgf").read_text().count("SBKV") == 3
+
+
+def test_a_command_that_is_interrupted_ends_without_a_traceback(monkeypatch, capsys):
+    """Whatever it was doing, such as the analysis of a file of games."""
+
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("az_mpi.play.analyse.main", interrupted)
+    assert obey(["analyse", "zoo:connect4", "--file", "a.pgn", "--output", "b.pgn"]) == 130
+    assert capsys.readouterr() == ("", "")
