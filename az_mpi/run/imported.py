@@ -13,12 +13,8 @@ def take_up(run: Run) -> bool:
     newest = run.world.from_root(lambda: files.read(folder, lambda: imports.newest_iteration(folder)))
     if newest is None or newest < progress.iteration or progress.phase != "play":
         return False
-    found = None
-    if run.world.is_root:
-        found = [[s.num_games, s.num_positions] for s in files.segments() if s.iteration <= newest]
-        found.append(list(files.removed()[:2]))
-    counts = run.world.share(found)
     progress.iteration = newest + 1
-    progress.num_games, progress.num_positions = (sum(row[k] for row in counts) for k in (0, 1))
+    counts = files.totals(progress.iteration) if run.world.is_root else None
+    progress.num_games, progress.num_positions = run.world.share(counts)
     run.report.say("the run has imported games: they count as iteration %d", newest)
     return True

@@ -268,9 +268,5 @@ def _store_what_is_missing(new):
 
 def _recount(new):
     """Count the positions and games in segments again: counted games of the lost rank may be missing."""
-    counts = None
-    if new.world.is_root:
-        rows = [s for s in new.files.segments() if s.iteration < new.games_iteration]
-        rows.append(new.files.removed())
-        counts = [sum(s.num_positions for s in rows), sum(s.num_games for s in rows)]
-    new.progress.num_positions, new.progress.num_games = new.world.share(counts)
+    counts = new.files.totals(new.games_iteration) if new.world.is_root else None
+    new.progress.num_games, new.progress.num_positions = new.world.share(counts)

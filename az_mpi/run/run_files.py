@@ -97,6 +97,12 @@ class RunFiles:
         gone = set(self.removed().names)
         return [one for one in found if one.path.name not in gone] if gone else found
 
+    def totals(self, end: int) -> tuple[int, int]:
+        """Return how many games and positions the iterations before `end` have made, with those that were removed."""
+        gone, left = self.removed(), [one for one in self.segments() if one.iteration < end]
+        num_games, num_positions = (sum(getattr(one, name) for one in left) for name in ("num_games", "num_positions"))
+        return gone.num_games + num_games, gone.num_positions + num_positions
+
     def removed(self) -> thinning.Removed:
         """Return what was removed of the run's games (`storage.keep_windows`)."""
         folder = self.folder / "games"
