@@ -17,7 +17,7 @@ from az_mpi.core.problems import Refusal
 from az_mpi.run import exchange, held_out, ranking, resume, training_phase, weights
 from az_mpi.run.state import Run
 from az_mpi.selfplay.record import Record
-from az_mpi.storage import segment
+from az_mpi.storage import imports, run_folder, segment
 from az_mpi.telemetry.progress_bar import ProgressBar
 from az_mpi.telemetry.summary import losses_text
 from az_mpi.train import schedule
@@ -38,7 +38,9 @@ class Task(NamedTuple):
 
 def check(folder: Path) -> None:
     """Raise Refusal if a run has no games. For root."""
-    if not segment.paths(folder / "games"):
+    with run_folder.usable(folder):
+        has_games = segment.paths(folder / "games") or imports.entries(folder)  # an import may have to be completed
+    if not has_games:
         raise Refusal(
             f"--mode fit: {folder} holds no games\n  bring some in: python -m az_mpi import FILES --game GAME --logdir "
             f"{folder}\n  or let the run play first: the same command without --mode fit"
@@ -51,6 +53,7 @@ def fit(run: Run, task: Task) -> None:
     resume.restore(run, set_aside=True)
     run.hours_before = run.progress.hours
     work = _Fit(run, task)
+    work.check_steps()
     work.fill()
     weights.broadcast_weights(run)
     resume.leave_if_unwritable(run)
@@ -81,6 +84,15 @@ class _Fit:
         self.num_steps = 0
         self.begun = self.saved = self.epoch_begun = time.monotonic()
         self.speed_s = 1.0  # of a step
+
+    def check_steps(self) -> None:
+        """Raise Refusal if no step may be taken."""
+        if self._is_over():
+            raise Refusal(
+                f"--mode fit: the run has taken {counted(self.run.progress.step, 'step')}, and train.max_steps allows "
+                f"{self.run.setup.config.train.max_steps:,}\n  raise it, or set it to 0, which is no limit: "
+                "--set train.max_steps=0"
+            )
 
     def fill(self) -> None:
         """Fill the trainers' windows with the newest games, as many as `replay.window_max` positions, without those
@@ -147,7 +159,7 @@ class _Fit:
             samples += trained
             self.done = self._share_done(before, samples)
             self._show(shown, before, samples)
-            if not trained or samples >= end - 0.5 or self.done >= 1:
+            if not trained or samples >= end - 0.5 or self.done >= 1 or self._is_over():
                 epoch += 1
                 self._end_epoch(epoch)
             elif run.world.share(time.monotonic() - self.saved > SAVE_EVERY_S):
@@ -235,7 +247,8 @@ class _Fit:
         resume.save(run)
         resume.leave_if_unwritable(run)
         if run.world.is_root:
-            (run.setup.folder / NAME).unlink(missing_ok=True)
+            path = run.setup.folder / NAME
+            run.files.writer.do(path, lambda check: path.unlink(missing_ok=True))
         run.report.say(
             "fit is complete: %s; without --mode fit and its options the command continues by self-play", run.how_far()
         )

@@ -13,6 +13,8 @@ def take_up(run: Run) -> bool:
     newest = run.world.from_root(lambda: files.read(folder, lambda: imports.newest_iteration(folder)))
     if newest is None or newest < progress.iteration or progress.phase != "play":
         return False
+    if newest > progress.iteration:
+        run.report.say("the iteration under way ends with the games that it has")
     progress.iteration = newest + 1
     counts = files.totals(progress.iteration) if run.world.is_root else None
     progress.num_games, progress.num_positions = run.world.share(counts)

@@ -30,7 +30,7 @@ def of_iteration(run: Run, iteration: int) -> Threshold:
     """Return the threshold of the games of an iteration. Collective."""
     if not run.setup.config.selfplay.ranked_reward:
         return Threshold()
-    return Threshold(*run.world.share(_look(run, iteration) if run.world.is_root else None))
+    return Threshold(*run.world.from_root(lambda: _look(run, iteration)))
 
 
 def ranker(run: Run) -> Callable[[Record, int], Record]:

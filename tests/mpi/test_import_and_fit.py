@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from helpers import make_config
 from jobs import SMALL, SMOKE, columns
+from jobs import records as metrics
 
 from az_mpi import games
 from az_mpi.records.game_records import GameRecord, write
-from az_mpi.storage import checkpoint, run_folder
+from az_mpi.storage import checkpoint, imports, run_folder
 
 pytestmark = pytest.mark.mpi
 
@@ -175,6 +176,29 @@ def test_a_run_plays_on_with_imported_games_in_its_window(imported, run_dist, mp
     for name in ("positions/action", "positions/value", "positions/state", "games/outcome"):
         assert np.array_equal(again[name], before[name]), name
     assert np.allclose(again["positions/root_value"], before["positions/root_value"], atol=1e-5)
+
+
+def test_a_fit_that_ends_by_max_steps_is_measured_and_another_one_is_refused(imported, run_dist):
+    run = imported(1, "run")
+    words = *SMALL, "--set", "train.batch_size=8", "--mode", "fit", "--epochs", 5, "--max_steps", 3
+    run_dist(2, run, *words)
+    assert [row["epoch"] for row in metrics(run, "fit")] == [1] and newest(run).step == 3
+    done = run_dist(2, run, *words, status=2)
+    assert done.stderr.count("the run has taken 3 steps, and train.max_steps allows 3\n  raise it") == 1
+    assert (newest(run).step, newest(run).iteration) == (3, 1)
+
+
+def test_a_fit_completes_an_import_that_was_killed_before_its_segments_had_their_names(imported, run_dist):
+    run = imported(1, "run")
+    names = [path.name for path in (run / "games").glob("*.h5")]
+    (run / "games" / imports.WAITING).mkdir()
+    for name in names:
+        (run / "games" / name).rename(run / "games" / imports.WAITING / name)
+    entry = imports.entries(run)[0]
+    (run / "imports/001.json").unlink()
+    imports.commit(run, run / "imports/001.json", entry, {name: name for name in names}, lambda: None)
+    run_dist(1, run, *SMALL, "--mode", "fit", "--epochs", 1)
+    assert newest(run).num_games == entry["num_games"] and newest(run).step > 0
 
 
 def test_a_fit_without_games_is_refused_and_writes_nothing(run_dist, tmp_path):
