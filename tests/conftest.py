@@ -11,11 +11,11 @@ import az_mpi  # noqa: F401  it names the folder of Numba's cache
 
 
 def pytest_collection_modifyitems(items):
-    """Unit tests are quick, unless they say that they start processes.
+    """Unit tests are quick, unless they say that they start processes or take long.
 
     Tests of one file run one after another, since they share fixtures; so do all tests on hosts."""
     for item in items:
-        if item.path.parent.name == "unit" and not item.get_closest_marker("process"):
+        if item.path.parent.name == "unit" and not any(map(item.get_closest_marker, ("process", "long"))):
             item.add_marker("quick")
         on_hosts = item.path.parent.name == "cluster"
         item.add_marker(pytest.mark.xdist_group("cluster" if on_hosts else item.path.stem))

@@ -27,6 +27,7 @@ PERFT960 = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fen", PERFT)
 def test_the_numbers_of_move_sequences_are_the_published_ones(fen):
     state = CHESS.text_to_state(fen)
@@ -203,6 +204,7 @@ def test_too_little_material_for_a_mate_is_a_draw(fen, ends):
     assert (result(CHESS.text_to_state(fen)) == 0) == ends == chess.Board(fen).is_insufficient_material()
 
 
+@pytest.mark.long
 def test_a_drawn_position_can_be_played_on_without_its_past():
     state = played("Nf3 Nf6 Ng1 Ng8 Nf3 Nf6 Ng1 Ng8")
     assert result(state) == 0 and result(CHESS.without_past(state)) is None

@@ -412,6 +412,7 @@ def test_a_slow_rank_and_a_host_with_too_little_memory_get_warnings():
     assert set(levels(found)) == {"start", "run_memory"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", games.NAMES)
 def test_random_samples_are_positions_of_the_game(name):
     game = games.make(name)

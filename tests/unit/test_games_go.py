@@ -40,6 +40,7 @@ def may(states, word):
     return bool(FIVE.legal(states)[0, [FIVE.action_to_text(None, a) for a in range(26)].index(word)])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["go(size=1)", "go(size=2)", "go(size=5)", "go", "go(size=13,komi=7.5,max_plies=60)"])
 def test_check_accepts_many_sizes(name):
     assert games.check(games.make(name), num_games=8) == []
@@ -140,6 +141,7 @@ def test_a_game_that_is_cut_is_scored_as_it_stands():
     assert games.make("go(size=7)").max_plies == 98
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size, known", [(1, 1), (2, 57), (3, 12675)])
 def test_legal_positions_are_counted_right(size, known):
     """All that can be reached; those with the same stones, mover and last pass are gone on from once."""
@@ -226,6 +228,7 @@ def test_a_slow_implementation_agrees_and_superko_reaches_as_far_as_it_says():
     assert longer_cycles > 0 and by_superko > 10
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size, komi", [(9, 7.0), (5, 0.5), (19, 7.5)])
 @NUM_GAMES
 def test_openspiel_agrees(size, komi, num_games):

@@ -230,6 +230,7 @@ def test_a_file_of_games_is_not_overwritten(tmp_path):
 # matches
 
 
+@pytest.mark.long
 def test_a_match_of_two_networks(run, capsys, tmp_path):
     """A rollout search wins against an untrained network; the games that are saved add up to the same."""
     file = tmp_path / "games.pgn"

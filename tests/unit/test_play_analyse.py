@@ -90,6 +90,7 @@ def test_an_answer_is_what_a_search_of_that_position_alone_finds():
         assert {a["turnNumber"]: [(m["move"], m["visits"]) for m in a["moveInfos"]] for a in answers} == found
 
 
+@pytest.mark.long
 def test_winning_rates_are_of_the_side_that_was_chosen():
     query = {"id": "q", "moves": moves_of("C3")}
     black, white, mover = (Engine(report_as=side).ask(query)[0] for side in ("black", "white", "sidetomove"))

@@ -31,6 +31,8 @@ def test_a_network_of_a_game_with_rows_and_columns_plays_on_a_rectangle():
     assert channel.say("genmove w").startswith("= ")
 
 
+@pytest.mark.long
+@pytest.mark.long
 @pytest.mark.parametrize("name, line", [("zoo:hex7", "boardsize 9"), ("zoo:connect4", "boardsize 8")])
 def test_a_network_with_weights_for_cells_refuses_other_boards(name, line):
     channel = LoadingChannel(name)

@@ -220,6 +220,7 @@ def test_networks_of_a_run_are_found_by_name(tmp_path):
         find_network(tmp_path, "best")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["checkpoints/000009", "chekpoints/000001", "best/000009.safetensors", "best"])
 def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path, name):
     run = make_run(tmp_path / "run", checkpoints=(1, 2), best=(1,))

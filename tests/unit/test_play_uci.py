@@ -246,6 +246,7 @@ def test_it_ends_within_a_second(tmp_path, how, status):
         assert process.wait(60) == status and time.monotonic() - begun < 1
 
 
+@pytest.mark.long
 def started(run):
     """Return a process that has answered "uci", and has loaded its network."""
     process = engine_process(sys.executable, "-m", "az_mpi", "uci", run)

@@ -71,6 +71,8 @@ def test_attributes_are_constants_of_each_game_and_methods_call_each_other():
     assert played(long) == played(Slow(9)) and played(jumps) == played(Slow(9, bonus=[0, 5, 0, 0, 0, 0, 0, 0, 0]))
 
 
+@pytest.mark.long
+@pytest.mark.long
 def test_sizes_that_processes_compiled_apart_work_together(tmp_path):
     """Their compiled functions are loaded from the cache into one process, where no two may have the same name: that
     process compiles nothing, and has both at the same time."""

@@ -277,6 +277,7 @@ def test_games_of_two_games_do_not_meet_in_one_folder(tmp_path, capsys):
         imports.check_game(tmp_path / "run", "connect4")
 
 
+@pytest.mark.long
 def test_an_import_that_another_job_is_doing_is_left_alone(tmp_path, capsys):
     game, folder = games.make("tictactoe"), tmp_path / "run/games" / imports.WAITING
     write(tmp_path / "a.pgn", game, random_records(game, 2))
@@ -417,6 +418,7 @@ def test_a_game_that_begins_elsewhere_is_left_out_of_sgf(tmp_path, capsys):
     assert (tmp_path / "b.sgf").read_text().count("(;") == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name, suffix", [("othello(size=6)", ".sgf"), ("chess", ".pgn"), ("connect4", ".jsonl")])
 def test_no_damage_to_a_file_ends_the_import(tmp_path, name, suffix):
     """Whatever a file holds, each game comes in or has a reason, and what comes in was played by the rules."""

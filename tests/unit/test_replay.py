@@ -137,6 +137,7 @@ def test_forget_drops_what_is_older():
     assert held(replay) == [13, 14]
 
 
+@pytest.mark.long
 def test_positions_are_found_by_their_indices():
     """Also where the ring starts again; those that are not held, or are another shard's, are left out."""
     replay = Replay(TICTACTOE, VALUE)

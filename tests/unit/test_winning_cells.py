@@ -41,6 +41,7 @@ def test_chains_by_hand(rows, cells):
     assert list(chain(stones(*rows))) == cells
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name, least", [("tictactoe", 3), ("connect4", 4), ("mnk(m=6,n=5,k=4)", 4), ("hex(size=5)", 5)]
 )
