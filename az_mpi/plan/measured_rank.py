@@ -1,8 +1,9 @@
 """One rank of a job of `python -m az_mpi scaling`: run_dist.py on some cores of the host, with a thread that notes what
 the process uses.
 
-python -m az_mpi.plan.measured_rank FOLDER CORES STRIDE OPTIONS… Every rank whose number is a multiple of STRIDE writes
-FOLDER/rank-NNNNN.jsonl: a line about the rank, then a line for each second with the values of COLUMNS.
+python -m az_mpi.plan.measured_rank FOLDER CORES STRIDE OPTIONS… Every rank writes FOLDER/rank-NNNNN.jsonl: a line about
+itself. Those whose number is a multiple of STRIDE, and the first of each host, then write a line for each second with
+the values of COLUMNS.
 """
 
 import json
@@ -148,10 +149,10 @@ def main(words: list[str]) -> None:
     """Run run_dist.py with the options behind the first three words, in this process, which does not return."""
     folder, cores, stride = words[0], int(words[1]), int(words[2])
     known = about(cores)
-    if known["rank"] % stride == 0:
-        sampler = Sampler(local_rank())
-        file = open(Path(folder) / f"rank-{known['rank']:05d}.jsonl", "w")
-        file.write(json.dumps(known) + "\n")
+    path = Path(folder) / f"rank-{known['rank']:05d}.jsonl"
+    path.write_text(json.dumps(known) + "\n")
+    if known["rank"] % stride == 0 or local_rank() == 0:
+        sampler, file = Sampler(local_rank()), open(path, "a")
         threading.Thread(target=sampler.write, args=(file,), name="sampler", daemon=True).start()
     program = str(Path(__file__).resolve().parents[2] / "run_dist.py")
     sys.argv = [program, *words[3:]]

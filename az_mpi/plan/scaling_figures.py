@@ -99,7 +99,7 @@ def size(kind: str, num_ranks: int, repeats: Sequence[dict[str, Any]]) -> Size:
         return interval(sum(row[name] for row in rows) / seconds, each)
 
     terms = dict(zip(TERMS, (sum(column) / len(rows) for column in zip(*map(_terms, rows)))))
-    cores, load = _cores(repeats[0]), _load(repeats)
+    cores, load = _cores(repeats[0], num_ranks), _load(repeats, num_ranks)
     return Size(
         kind=kind,
         num_ranks=num_ranks,
@@ -131,19 +131,20 @@ def _terms(row):
     return [*known, row["iteration_s"] - sum(known)]
 
 
-def _cores(case):
-    """Return how many cores the ranks of a job may run on. Ranks that wrote no samples count like the others."""
+def _cores(case, num_ranks):
+    """Return how many cores the ranks of a job may run on. Older versions kept only some of more than 128 ranks: the
+    others count like them, on the same hosts."""
     found = case["ranks"]
-    used = {(rank["host"], core) for rank in found for core in rank["cores"]}
-    shared = sum(len(rank["cores"]) for rank in found) > len(used)
-    num_ranks = found[-1]["rank"] + 1 if found else 1
-    return len(used) if shared or len(found) == num_ranks else num_ranks * len(found[0]["cores"])
+    if found and len(found) < num_ranks:
+        there = {rank["host"]: rank["num_cores"] for rank in found}
+        return min(num_ranks * len(found[0]["cores"]), sum(there.values()))
+    return len({(rank["host"], core) for rank in found for core in rank["cores"]}) or num_ranks
 
 
 def _differences(case, name):
-    """Return for each rank of a job its increase of a column between the first and the last iteration's end; None where
-    the host does not tell it."""
-    ends = [(column(rank, name)[0], column(rank, name)[-1]) for rank in case["ranks"]]
+    """Return for each rank of a job that wrote samples its increase of a column between the first and the last
+    iteration's end; None where the host does not tell it."""
+    ends = [(column(rank, name)[0], column(rank, name)[-1]) for rank in case["ranks"] if rank["columns"]]
     return [None if None in pair else pair[1] - pair[0] for pair in ends]
 
 
@@ -160,19 +161,17 @@ def _per_second(repeats, name, total):
     return sum(increase) / seconds
 
 
-def _load(repeats):
+def _load(repeats, num_ranks):
     """Return which share of their cores' time the ranks use, from 0 to 1."""
     each = _per_second(repeats, "cpu_s", total=False)
-    cores = _cores(repeats[0])
-    num_ranks = repeats[0]["ranks"][-1]["rank"] + 1 if repeats[0]["ranks"] else 1
-    return 0.0 if each is None else each * num_ranks / cores
+    return 0.0 if each is None else each * num_ranks / _cores(repeats[0], num_ranks)
 
 
 def _used(repeats, rows, seconds, num_ranks, cores):
     """Return {what: figure}; None for what no host tells."""
     games = sum(row["num_games"] for row in rows)
     sent = sum(row.get("exchange_bytes", 0) + row.get("broadcast_bytes", 0) for row in rows)
-    ranks = [rank for case in repeats for rank in case["ranks"]]
+    ranks = [rank for case in repeats for rank in case["ranks"] if rank["columns"]]
     written = _per_second(repeats, "written_bytes", total=False)
     opened = _per_second(repeats, "opened", total=False)
     watts = [_per_second(repeats, name, total=True) for name in ("joules", "gpu_joules")]

@@ -19,7 +19,7 @@ from az_mpi.plan.measured_rank import COLUMNS
 from az_mpi.plan.variants import Variant
 from az_mpi.telemetry import metrics
 
-SAMPLED_MAX = 128  # ranks of a job that write what they use
+SAMPLED_MAX = 128  # ranks of a job that write what they use, besides the first of each host
 LEAST_ITERATIONS = 2  # whole ones that are measured, after the first one, which is left out
 # The network must not change, so that every iteration and every size has the same work. A rate of 0 is refused.
 NO_LEARNING = "train.learning_rate=1e-30"
@@ -140,9 +140,9 @@ def read(place: Path) -> dict[str, Any]:
     """Return what a job has measured, from its folder, JSON-able.
 
     "iterations": a record of each whole iteration, with those names of KEPT that it has; "iteration_s" from the end of
-    the one before, None in the first. "ranks": a dict for each rank that wrote samples, with what `measured_rank.about`
-    returned, its "columns" at the end of each iteration ([len(iterations), len(COLUMNS)]) and "at_start", its values
-    at the end of the first second. "files": {kind: [number, bytes]}."""
+    the one before, None in the first. "ranks": a dict for each rank, with what `measured_rank.about`
+    returned. If it wrote samples, "columns" has them at the end of each iteration ([len(iterations), len(COLUMNS)]) and
+    "at_start" has its values at the end of the first second; else "columns" is []. "files": {kind: [number, bytes]}."""
     file = place / "run" / "metrics.jsonl"
     records = metrics.newest(metrics.read(file), "iteration", "iteration") if file.exists() else []
     rows = [{name: record[name] for name in KEPT if name in record} for record in records]
@@ -154,16 +154,18 @@ def read(place: Path) -> dict[str, Any]:
 
 
 def _rank(path, times):
-    """Return one rank's part of `read`, None if it has no sample."""
+    """Return one rank's part of `read`, None if it has written nothing; its columns are [] without a sample."""
     lines = []
     for line in path.read_text().splitlines():
         try:
             lines.append(json.loads(line))
         except ValueError:  # the last line of a rank that was killed
             continue
-    if len(lines) < 2:
+    if not lines:
         return None
     about, *samples = lines
+    if not samples:
+        return about | {"columns": []}
     return about | {"at_start": samples[0], "columns": [at(samples, time) for time in times]}
 
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 import re
 import subprocess
 import sys
@@ -133,6 +134,42 @@ def test_ranks_are_crowded_if_they_share_cores_that_are_busy():
     busy, waiting = (scaling_figures.size("weak", 4, [case(4, [4.0] * 3, load=x, num_cores=2)]) for x in (0.45, 0.1))
     assert busy.cores == waiting.cores == 2 and busy.used["processor_load"] == pytest.approx(0.9)
     assert busy.is_crowded and not waiting.is_crowded
+
+
+def test_ranks_without_samples_count_for_cores_and_hosts():
+    """256 ranks on 8 hosts, of which every second one and the first of each host write samples."""
+    measured = case(256, [4.0, 6.0], load=0.9, joules=None)
+    joules = measured_rank.COLUMNS.index("joules")
+    for rank in measured["ranks"]:
+        number = rank["rank"]
+        rank |= {"host": f"node{number // 32}", "cores": [number % 32], "num_cores": 32}
+        for k, values in enumerate(rank["columns"]):
+            values[joules] = 100.0 * k if number % 32 == 0 else None
+        if number % 2:
+            rank["columns"] = []
+    older = measured | {"ranks": measured["ranks"][::2]}
+    for found in (measured, older):
+        one = scaling_figures.size("strong", 256, [found])
+        assert (one.cores, one.num_hosts, one.is_crowded) == (256, 8, False)
+        assert one.used["processor_load"] == pytest.approx(0.9) and one.used["opened_at_start"] == 11
+        assert one.used["kilojoules"] == pytest.approx(8 * 200 / 200)
+    for rank in measured["ranks"]:
+        rank |= {"cores": [rank["rank"] % 16], "num_cores": 16}
+    assert [scaling_figures.size("strong", 256, [found]).cores for found in (measured, older)] == [128, 128]
+
+
+@pytest.mark.parametrize(("number", "local", "samples"), [(4, 1, True), (5, 0, True), (5, 1, False)])
+def test_each_rank_tells_where_it_runs_and_some_what_they_use(number, local, samples, tmp_path):
+    """measured_rank with a run that only shows its help."""
+    words = [sys.executable, "-m", "az_mpi.plan.measured_rank", str(tmp_path), "1", "2", "--help"]
+    mine = {"OMPI_COMM_WORLD_RANK": f"{number}", "OMPI_COMM_WORLD_LOCAL_RANK": f"{local}"}
+    subprocess.run(words, env=os.environ | mine, stdout=subprocess.DEVNULL, check=True)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "samples").mkdir()
+    path = tmp_path / f"rank-0000{number}.jsonl"
+    path.rename(tmp_path / "samples" / path.name)
+    [rank] = scaling_runs.read(tmp_path)["ranks"]
+    assert rank["rank"] == number and len(rank["cores"]) == 1 and ("at_start" in rank) == samples
 
 
 def test_the_smallest_size_counts_for_both_kinds():
