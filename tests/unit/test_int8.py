@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from az_mpi.core.problems import Refusal
+from az_mpi.core.registry import GAMES
 from az_mpi.network import engines
 from az_mpi.network.engines import int8
 from az_mpi.network.engines.engine import NUM_CALIBRATION
@@ -62,7 +63,7 @@ def test_a_quantised_convolution_is_what_one_computes_by_hand():
 def one_cell_engine(weights, bias):
     """Return an engine of Tiny, calibrated with planes whose maximum is 4."""
     calibration = counted(*[4, 1, 0, 2] * (NUM_CALIBRATION // 4))
-    one_cell = SimpleNamespace(planes_shape=(1, 1, 1), planes_dtype=np.dtype(np.uint8))
+    one_cell = SimpleNamespace(planes_shape=(1, 1, 1), planes_dtype=np.dtype(np.uint8), num_players=2)
     return Int8Engine(Tiny(weights, bias), one_cell, 1, "fp32", calibration)
 
 
@@ -117,6 +118,28 @@ def test_errors_are_means_of_the_divergence_and_of_the_difference():
     }
     legal = np.array([[True, True, False]] * 2)
     assert int8.errors(other, true, legal) == pytest.approx({"int8_kl": 0.1438 / 2, "int8_value_error": 0.05}, abs=1e-4)
+
+
+def test_the_value_error_of_several_players_is_of_each_of_them():
+    """Three players' values, of which only the second is off, by 0.3."""
+    policy = np.zeros((1, 2), np.float32)
+    true = {"policy": policy, "value": np.array([[0.5, -0.2, -0.3]], np.float32)}
+    other = {"policy": policy, "value": np.array([[0.5, 0.1, -0.3]], np.float32)}
+    figures = int8.errors(other, true, np.ones((1, 2), bool), num_players=3)
+    assert figures == pytest.approx({"int8_kl": 0.0, "int8_value_error": 0.1})
+
+
+@needs_int8
+def test_an_engine_measures_the_values_of_all_players():
+    game = GAMES.make("mnk(m=5,n=5,k=3,players=3)")
+    states = int8.random_states(game)
+    network = trained(3, game=game)
+    engine = Int8Engine(network, game, 1, "fp32", game.planes(states))
+    states = states[int8.NUM_RANGES :]
+    with torch.inference_mode():
+        true = network(float_planes(states, game))["value"].numpy()
+    error = np.abs(engine.evaluate(game.planes(states))["value"] - true).mean()
+    assert engine.figures["int8_value_error"] == pytest.approx(error, rel=1e-3)
 
 
 def uneven(network, factor):

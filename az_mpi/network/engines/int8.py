@@ -112,14 +112,16 @@ def quantised(weight: torch.Tensor, steps: int) -> tuple[np.ndarray, np.ndarray]
     return (weight / scale).round().to(torch.int8).numpy(), scale.numpy()
 
 
-def errors(outputs: dict[str, np.ndarray], exact: dict[str, np.ndarray], legal: np.ndarray) -> dict[str, float]:
+def errors(
+    outputs: dict[str, np.ndarray], exact: dict[str, np.ndarray], legal: np.ndarray, num_players: int = 2
+) -> dict[str, float]:
     """Return {"int8_kl": KL(exact policy || policy), "int8_value_error": |value - exact value|}, means of positions.
 
     The policies are those over the legal actions, bool [n, A]: logits of other actions are not trained."""
     policies = (np.where(legal, part["policy"], -1e9) for part in (exact, outputs))
     log_p, log_q = (torch.from_numpy(policy).double().log_softmax(dim=1) for policy in policies)
     kl = (log_p.exp() * (log_p - log_q)).sum(dim=1).mean().item()
-    (_, value), (_, exact_value) = searched(outputs), searched(exact)
+    (_, value), (_, exact_value) = (searched(part, num_players) for part in (outputs, exact))
     return {"int8_kl": kl, "int8_value_error": float(np.abs(value - exact_value).mean())}
 
 

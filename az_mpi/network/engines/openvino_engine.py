@@ -100,7 +100,7 @@ class Int8Engine(OpenVinoEngine):
 
     def __init__(self, network: torch.nn.Module, game: Game, threads: int, rest: str, planes: np.ndarray):
         """rest: the precision of all other layers, "fp32" or "bf16". planes: calibration positions."""
-        self._rest = rest
+        self._rest, self._num_players = rest, game.num_players
         self._calibration, self._legal = planes, np.ones((len(planes), 1), np.bool_)
         super().__init__(network, game, threads, rest)
         self.describe = "openvino cpu int8"
@@ -112,7 +112,8 @@ class Int8Engine(OpenVinoEngine):
         ranges, exact = int8.measure(self._graph, network, self._calibration)
         self._compile(network, ranges)
         measured = slice(int8.NUM_RANGES, None)
-        self.figures = int8.errors(self.evaluate(self._calibration[measured]), exact, self._legal[measured])
+        found, legal = self.evaluate(self._calibration[measured]), self._legal[measured]
+        self.figures = int8.errors(found, exact, legal, self._num_players)
         self.remark = ""
         if problem := int8.problem(self.figures):
             self.remark = f"plays with these weights in {self._rest}: {problem}"
