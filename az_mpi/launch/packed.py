@@ -14,6 +14,7 @@ import sys
 import sysconfig
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -57,23 +58,33 @@ def main(arguments: list[str]) -> int:
 
 def write(path: Path) -> None:
     """Write the pack, and print its size. Raises Refusal."""
-    if path.exists() and not is_pack(path):
+    with _usable(path):
+        is_other = path.exists() and not is_pack(path)
+    if is_other:
         raise Refusal(f"{PROG}: error: {escape(str(path))} is there already and is no pack\n  name another file")
     path = path.absolute()
     members = list(contents())
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            file.write(header(members, fingerprint(members)))
-            _append(file, members)
-        os.chmod(temporary, 0o755)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise Refusal(f"{PROG}: error: {escape(str(error.filename or path))}: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _usable(path):
+        try:
+            with open(temporary, "xb") as file:
+                file.write(header(members, fingerprint(members)))
+                _append(file, members)
+            os.chmod(temporary, 0o755)
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
     num_bytes = sum(_size(member) for member in members)
     print(f"{path}: {path.stat().st_size / 2**20:,.0f} MiB; {num_bytes / 2**20:,.0f} MiB on each host")
+
+
+@contextmanager
+def _usable(path):
+    """Turn an OSError in the block into a Refusal."""
+    try:
+        yield
+    except OSError as error:
+        raise Refusal(f"{PROG}: error: {escape(str(error.filename or path))}: {error.strerror}") from error
 
 
 def is_pack(path: Path) -> bool:
@@ -83,9 +94,11 @@ def is_pack(path: Path) -> bool:
 
 
 def is_current(path: Path) -> bool:
-    """Return whether a file is a pack of the program and packages as they are now."""
-    if not path.is_file() or not is_pack(path):
-        return False
+    """Return whether a file is a pack of the program and packages as they are now. Raises Refusal if it cannot be
+    read."""
+    with _usable(path):
+        if not path.is_file() or not is_pack(path):
+            return False
     with open(path, "rb") as file:
         return f"name={fingerprint(list(contents()))} ".encode() in file.read(2**14)
 

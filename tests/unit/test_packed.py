@@ -1,6 +1,8 @@
 """What is packed, and which file a start takes. tests/mpi/test_packed.py starts jobs from packs."""
 
+import errno
 import os
+from types import SimpleNamespace
 
 import pytest
 from helpers import make_config
@@ -51,6 +53,24 @@ def test_a_file_that_is_no_pack_is_not_replaced(small, capsys):
     assert "is no pack" in capsys.readouterr().err and (small / "mine").read_text() == "text"
     with pytest.raises(Refusal):
         packed.write(small / "missing" / "folder.pack")
+
+
+def test_a_path_that_cannot_be_read_is_refused_by_pack_and_launch(small, capsys, monkeypatch):
+    (small / "folder").mkdir()
+    assert commands.obey(["pack", str(small / "folder")]) == 2
+    options = SimpleNamespace(packed=small / "folder", dry_run=False, node_index=None)
+    with pytest.raises(Refusal, match="folder: Is a directory"):
+        launcher.packed_program(options, [])
+    assert "folder: Is a directory" in capsys.readouterr().err
+
+    def forbidden(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    (small / "mine").write_text("text")
+    monkeypatch.setattr(packed, "is_pack", forbidden)
+    for use in (packed.write, packed.is_current):
+        with pytest.raises(Refusal, match="mine: Permission denied"):
+            use(small / "mine")
 
 
 def test_compiled_kernels_of_the_checkout_are_those_of_the_copy(small):
