@@ -29,7 +29,7 @@ from az_mpi.run import games_at_once
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing, Report, Run, Setup, Training
 from az_mpi.run.writers import Writers
-from az_mpi.selfplay.player import Player
+from az_mpi.selfplay.player import Player, most_plies
 from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import run_folder
 from az_mpi.storage.writer import Writer
@@ -228,12 +228,13 @@ def make_report(
 
 
 def check_room(setup: Setup, network: torch.nn.Module, folder: Path) -> None:
-    """Refuse a folder without room for the least that a run needs: checkpoints, each of the weights, two moments of
-    Adam and perhaps an average of the weights, and the uncompressed segments of an iteration."""
+    """Refuse a folder without room for what a run may need at first: checkpoints, each of the weights, two moments of
+    Adam and perhaps an average of the weights, and the uncompressed segments of an iteration of the longest games."""
     config, game = setup.config, setup.game
     row = position_dtype(game).itemsize + POLICY.itemsize * min(game.num_actions, config.search.simulations)
     numbers = (3 + bool(config.train.ema_decay)) * resnet.num_parameters(network)
-    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep, config.selfplay.num_games * game.max_plies * row)
+    num_positions = config.selfplay.num_games * most_plies(config, game)
+    run_folder.check_room(folder, 4 * numbers, config.checkpoint.keep, num_positions * row)
 
 
 def say_ranks(run: Run) -> None:

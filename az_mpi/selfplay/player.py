@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 PARALLEL_GAMES, PARALLEL_GAMES_MAX = 256, 8192  # at least and at most, if the configuration leaves it open
 
 
+def most_plies(config: Config, game: Game) -> int:
+    """Return after how many plies a game of self-play ends at the latest."""
+    return min(config.selfplay.max_plies or game.max_plies, game.max_plies)
+
+
 class Player:
     """Plays up to `config.selfplay.parallel_games` games of `game` at once; `evaluate` evaluates the leaves.
 
@@ -56,8 +61,7 @@ class Player:
         num_groups = min(num_groups, num_games)
         groups = [np.arange(first, num_games, num_groups) for first in range(num_groups)]
         self._groups = deque((slots, batches.make(self.search, len(slots), threads)) for slots in groups)
-        cap = config.selfplay.max_plies
-        self.max_plies = min(cap, game.max_plies) if cap else game.max_plies
+        self.max_plies = most_plies(config, game)
         self.ids = np.zeros(num_games, np.uint64)
         self.iterations = np.zeros(num_games, np.int32)
         # The moves from the initial position to where the game began, and to where it is.

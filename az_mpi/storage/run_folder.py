@@ -257,11 +257,14 @@ def check_room(path: str | Path, checkpoint_bytes: int, keep: int, games_bytes: 
     free, needed = room.f_bavail * room.f_frsize, missing * checkpoint_bytes + games_bytes
     if free < needed:
         later = holds_run(path) and needed < room.f_blocks * room.f_frsize
+        fewer = "keep fewer: --set checkpoint.keep=1"
+        if games_bytes > missing * checkpoint_bytes:
+            fewer = "store less: lower selfplay.num_games or selfplay.max_plies"
         raise (NotNow if later else RunFolderError)(
-            f"--logdir {path}: {free / 2**20:,.1f} MiB are free there, this run needs at least {needed / 2**20:,.1f}: "
-            f"{counted(missing, 'checkpoint')} of {checkpoint_bytes / 2**20:,.1f} MiB, "
+            f"--logdir {path}: {free / 2**20:,.1f} MiB are free there, this run may need {needed / 2**20:,.1f}: "
+            f"{counted(missing, 'checkpoint')} of {checkpoint_bytes / 2**20:,.1f} MiB, up to "
             f"{games_bytes / 2**20:,.1f} MiB of games\n"
-            "  make room, name a --logdir elsewhere, or keep fewer: --set checkpoint.keep=1"
+            f"  make room, name a --logdir elsewhere, or {fewer}"
         )
 
 

@@ -7,6 +7,7 @@ import shlex
 from types import SimpleNamespace
 
 import pytest
+import torch
 from helpers import make_config
 
 from az_mpi import __version__
@@ -14,6 +15,9 @@ from az_mpi.config import command_line
 from az_mpi.config import load as configuration
 from az_mpi.core import files
 from az_mpi.core.problems import ConfigError, NotNow, Refusal
+from az_mpi.core.registry import GAMES
+from az_mpi.run import setup
+from az_mpi.selfplay.record import POLICY, position_dtype
 from az_mpi.storage import lock, run_folder
 from az_mpi.storage.run_folder import RunFolderError, prepare, recorded_config
 
@@ -85,10 +89,26 @@ def test_a_number_of_a_start_is_given_once_where_the_file_system_has_no_links(tm
 
 def test_a_folder_without_room_is_refused_before_anything_is_written(tmp_path):
     path = tmp_path / "deep" / "run"
-    with pytest.raises(RunFolderError, match=r"3 checkpoints of 2,000,000,000.0 MiB, 1.0 MiB of games\n.*make room"):
+    text = r"3 checkpoints of 2,000,000,000.0 MiB, up to 1.0 MiB of games\n.*make room.*checkpoint.keep=1$"
+    with pytest.raises(RunFolderError, match=text):
         run_folder.check_room(path, 2 * 10**9 * 2**20, 2, 2**20)
+    with pytest.raises(RunFolderError, match=r"lower selfplay.num_games or selfplay.max_plies$"):
+        run_folder.check_room(path, 2**20, 2, 2 * 10**9 * 2**20)
     assert list(tmp_path.iterdir()) == []
     run_folder.check_room(path, 2**10, 2, 2**20)
+
+
+def test_the_games_of_an_iteration_are_as_long_as_they_may_be(tmp_path, monkeypatch):
+    """3,000 plies are backgammon's own limit; a position has up to 8 entries of its policy."""
+    sizes = []
+    monkeypatch.setattr(run_folder, "check_room", lambda *arguments: sizes.append(arguments[-1]))
+    for max_plies in (0, 200, 10**6):
+        selfplay = {"num_games": 10, "max_plies": max_plies}
+        config = make_config(game="backgammon", selfplay=selfplay, search={"simulations": 8})
+        game = GAMES.make("backgammon")
+        setup.check_room(SimpleNamespace(config=config, game=game), torch.nn.Linear(1, 1), tmp_path)
+    row = position_dtype(game).itemsize + 8 * POLICY.itemsize
+    assert sizes == [10 * 3000 * row, 10 * 200 * row, 10 * 3000 * row]
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.ESTALE])
