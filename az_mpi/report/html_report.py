@@ -96,8 +96,9 @@ def _head(data, name, complete):
     spent = sum(map(sum, data.phase_seconds().values()))
     last = _last(data)
     done, total = last.get("iteration", 0), data.config["iterations"]
-    # `train.hours`, for example, finishes a run before its last iteration.
-    complete = complete or done >= total or data.status.get("job") == "finished"
+    # `train.hours`, for example, finishes a run before its last iteration. A fit is no run.
+    is_over = data.status.get("job") == "finished" and data.status.get("phase") != "fit"
+    complete = complete or done >= total or is_over
     cards = [
         ("Iterations", f"{done} of {total}"),
         ("Games", f"{_total(data, 'games'):,}"),
@@ -119,8 +120,8 @@ def _total(data, what):
     """Return how many games or positions the run has stored. Records of older versions only have the number of their
     own iteration."""
     summed = sum(record[f"num_{what}"] for record in data.iterations)
-    newest = data.iterations[-1:] or data.fits[-1:]
-    return newest[0].get(f"num_{what}_stored", summed) if newest else summed
+    newest = max((*data.iterations[-1:], *data.fits[-1:]), key=lambda record: record["time"], default={})
+    return newest.get(f"num_{what}_stored", summed)
 
 
 def _num_steps(data):

@@ -161,6 +161,8 @@ def test_a_run_that_ended_before_its_last_iteration_is_complete(run):
     assert "not complete" not in html_report.write(run, complete=True).read_text()
     (run / "status.json").write_text(json.dumps({"job": "finished"}))
     assert "not complete" not in html_report.write(run).read_text()
+    (run / "status.json").write_text(json.dumps({"job": "finished", "phase": "fit"}))
+    assert "not complete" in html_report.write(run).read_text()
 
 
 def test_points_of_the_curves_are_those_of_the_metrics(run):
@@ -210,6 +212,18 @@ def test_a_fit_is_shown_with_what_the_network_knows_of_games_held_out(run):
     with open(run / "metrics.jsonl", "a") as file:
         file.write(json.dumps(fits[1]) + "\n")
     assert "No games were held out" in html_report.render(run_data.load(run))
+
+
+def test_the_totals_after_an_import_and_a_fit_are_those_of_the_fit(run):
+    newest = run_data.load(run).iterations[-1]["time"]
+    fit = {"kind": "fit", "step": 40, "epoch": 1, "num_games_stored": 7001, "num_positions_stored": 65432}
+    with open(run / "metrics.jsonl", "a") as file:
+        file.write(json.dumps(fit | {"time": newest + 60, "held_out": {}}) + "\n")
+    text = "".join(Page(html_report.write(run).read_text()).texts)
+    assert "7,001" in text and "65,432" in text and "1,272" not in text
+    lines = (run / "metrics.jsonl").read_text().replace(f'"time": {newest + 60}', f'"time": {newest - 1}')
+    (run / "metrics.jsonl").write_text(lines)
+    assert "1,272" in "".join(Page(html_report.write(run).read_text()).texts)
 
 
 def test_games_a_second_by_host_are_sums_of_its_ranks(run):
