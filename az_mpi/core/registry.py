@@ -165,6 +165,10 @@ class Registry:
         """Raise Refusal if a name cannot be imported, or has arguments that it does not take."""
         self._bind(text)
 
+    def takes(self, text: str, offer: str) -> bool:
+        """Return whether what a name stands for is given this one of the arguments in `offers`. Raises Refusal."""
+        return offer in map(modern, self._bind(text)[2])
+
     def make(self, text: str, **offered: Any) -> Any:
         """Call the class or function that a name stands for, with the arguments in the name and those of `offered` that
         it takes, and return the result. Raises Refusal."""

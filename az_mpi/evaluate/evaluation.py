@@ -156,6 +156,11 @@ def opponents(
     }
 
 
+def plays_best(config: Config, game: Game) -> bool:
+    """Return whether an opponent of `evaluate.opponents` plays with the best network so far."""
+    return any(OPPONENTS.takes(name, "best") for name in opponent_names(config, game))
+
+
 def opponent_names(config: Config, game: Game) -> tuple[str, ...]:
     """Return `evaluate.opponents`; in a game of one player the default is another one."""
     names = tuple(config.evaluate.opponents)

@@ -6,7 +6,7 @@ import os
 
 import pytest
 import torch
-from helpers import make_config
+from helpers import CONNECT4, make_config
 from safetensors.torch import save_file
 from stand_ins import part_of_run
 
@@ -17,6 +17,14 @@ from az_mpi.run import evaluation_phase
 from az_mpi.run.run_files import RunFiles
 from az_mpi.run.state import Playing
 from az_mpi.storage.checkpoint import Progress
+
+OWN = """
+from az_mpi.evaluate.opponents import Opponent
+
+class Rival(Opponent):
+    def __init__(self, best, seed):
+        pass
+"""
 
 
 def test_the_newest_whole_best_network_is_found(tmp_path, caplog):
@@ -74,7 +82,7 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
 
     run = part_of_run(
         world=world,
-        setup={"folder": tmp_path, "config": make_config(), "game": None, "make_engine": make_engine},
+        setup={"folder": tmp_path, "config": make_config(), "game": CONNECT4, "make_engine": make_engine},
         playing=Playing(Sized(), None, None),
         training={"network": network},
         files=RunFiles(tmp_path, None, 600.0),
@@ -84,6 +92,23 @@ def test_networks_that_were_the_best_are_played_by_one_engine(tmp_path, world):
         save_file({"weight": torch.full((1, 1), float(number))}, tmp_path / "best" / f"{number:06d}.safetensors")
         assert evaluation_phase.load_best(run, before=number + 1).engine.weight == number
     assert len(made) == 1
+
+
+@pytest.mark.parametrize(("opponents", "read"), [(["random"], 0), ([], 0), (["random", "best"], 1), (["own"], 1)])
+def test_the_best_network_is_read_only_if_it_is_played(opponents, read, tmp_path, world):
+    """By the opponent "best", or by a class of the user's own that asks for it."""
+    (tmp_path / "own.py").write_text(OWN)
+    opponents = [f"{tmp_path}/own.py:Rival" if name == "own" else name for name in opponents]
+    looked = []
+    run = part_of_run(
+        world=world,
+        setup={"folder": tmp_path, "config": make_config(evaluate={"opponents": opponents}), "game": CONNECT4},
+        playing={},
+        training={"network": None},
+        files={"read": lambda *what: looked.append(what)},
+        report={"logger": None},
+    )
+    assert evaluation_phase.load_best(run, before=1) is None and len(looked) == read
 
 
 def test_a_network_that_was_lost_and_trained_again_is_evaluated_again(tmp_path, world):
