@@ -59,7 +59,7 @@ def test_a_best_network_that_cannot_be_read_now_is_not_passed_over(tmp_path, mon
         patch.setattr(os, where, fail)
         with pytest.raises(OSError, match="Input/output"):
             evaluation_phase._newest_best(tmp_path / "best", 3, network, None)
-    tensors, iteration = evaluation_phase._newest_best(tmp_path / "best", 3, network, None)
+    tensors, iteration, _ = evaluation_phase._newest_best(tmp_path / "best", 3, network, None)
     assert tensors["w"].tolist() == [2.0, 2.0] and iteration == 2
 
 
