@@ -161,7 +161,6 @@ def _add_other_sources(group):
     group.add_argument(
         "--held_out",
         type=share,
-        default=HELD_OUT,
         metavar="SHARE",
         help=f"with --mode fit: share of the games that measure the network, and do not train it (default {HELD_OUT})",
     )
@@ -297,8 +296,8 @@ def parse(argv: list[str]) -> Arguments:
             f"  {escape(str(shipped.folder() / 'configs'))} has configurations\n"
             "  python -m az_mpi suggest GAME --hours H writes one for a game"
         )
-    if given.mode != "fit" and (given.epochs or given.minutes):
-        parser.error("--epochs and --minutes are for --mode fit alone")
+    if given.mode != "fit" and (given.epochs or given.minutes or given.held_out is not None):
+        parser.error("--epochs, --minutes and --held_out are for --mode fit alone")
     if given.begin_from and given.mode not in TRAINING:
         parser.error(f"--from is for --mode {' and '.join(TRAINING)} alone")
     if given.epochs and given.minutes:
@@ -317,6 +316,6 @@ def parse(argv: list[str]) -> Arguments:
         given.allow_other_source,
         given.epochs or (0.0 if given.minutes else 1.0),
         given.minutes or 0.0,
-        given.held_out,
+        HELD_OUT if given.held_out is None else given.held_out,
         given.begin_from,
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import az_mpi
-from az_mpi.config.command_line import SHORTCUTS, Arguments, PrintAndExit, parse
+from az_mpi.config.command_line import HELD_OUT, SHORTCUTS, Arguments, PrintAndExit, parse
 from az_mpi.config.load import KEYS, ConfigError, loads
 from az_mpi.core.printing import environment_rank
 from az_mpi.core.problems import Refusal
@@ -33,6 +33,11 @@ def test_a_configuration_file_alone_gives_the_defaults():
 def test_every_plain_option_sets_its_field():
     arguments = parse(["--config_file=a.b.json", "--logdir", "/x/y", "--mode", "eval", "--fresh", "--check_config"])
     assert arguments == Arguments(Path("a.b.json"), Path("/x/y"), "eval", True, True, {}, {})
+
+
+def test_a_fit_holds_out_the_share_that_is_asked_for():
+    assert [parse([*FILE, *words]).held_out for words in ([], ["--mode", "fit"])] == [HELD_OUT, HELD_OUT]
+    assert [parse([*FILE, "--mode", "fit", "--held_out", share]).held_out for share in ("0", "0.5")] == [0.0, 0.5]
 
 
 def test_only_training_needs_a_configuration_file():
@@ -109,6 +114,9 @@ BAD_USAGE = [
     ([*FILE, "--set", ""], '"" is not KEY=VALUE'),
     ([*FILE, "--batch_size"], "--batch_size"),
     ([*FILE, "--max_steps", "--fresh"], "--max_steps"),
+    ([*FILE, "--epochs", "2"], "for --mode fit alone"),
+    ([*FILE, "--held_out", "0.02"], "--held_out are for --mode fit alone"),
+    (["--logdir", "a", "--mode", "eval", "--held_out", "0"], "--held_out are for --mode fit alone"),
 ]
 
 
