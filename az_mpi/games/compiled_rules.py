@@ -11,6 +11,7 @@ import inspect
 import itertools
 import sys
 import types as python_types
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Game
 
 NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+_PLAIN = (*NUMBERS, complex, str, bytes, Enum, np.generic, np.dtype, types.Type, type(None))  # a `repr` tells all
 _NUMBERS = itertools.count()  # of types: an id could be that of an object that is gone
 
 
@@ -197,30 +199,52 @@ def as_python(function: Any, done: dict | None = None) -> Any:
     return done[function]
 
 
-def _fingerprint(game: Any, value: Any, seen: dict) -> str:
+def _fingerprint(game: Any, value: Any, seen: dict, names: tuple[str, ...] = ()) -> str:
     """Return a text that differs where compiled code that uses `value` may differ: a function of a game, with all that
-    it calls and the constants that it uses, or a constant."""
-    value = value.py_func if isinstance(value, Dispatcher) else value
+    it calls and the constants that it uses, a constant, or a module, of which the code uses `names`."""
+    if isinstance(value, Dispatcher):
+        options = [(name, _fingerprint(game, one, seen)) for name, one in sorted(value.targetoptions.items())]
+        return _hash(options, _fingerprint(game, value.py_func, seen))
     if isinstance(value, python_types.FunctionType):
         if value not in seen:
             seen[value] = value.__qualname__  # for a function that calls itself
             used = {}
-            for name in _names(value.__code__):  # the code does not say which of these a name is; it may be several
+            names = _names(value.__code__)
+            for name in names:  # the code does not say which of these a name is; it may be several
                 meant = value.__globals__.get(name), method(type(game), name), constant(getattr(game, name, None))
-                used[name] = [_fingerprint(game, one, seen) for one in meant]
-            cells = [_fingerprint(game, cell.cell_contents, seen) for cell in value.__closure__ or ()]
-            seen[value] = _hash(value.__qualname__, _of_code(value.__code__), used, cells)
+                used[name] = [_fingerprint(game, one, seen, names) for one in meant]
+            cells = [_fingerprint(game, cell.cell_contents, seen, names) for cell in value.__closure__ or ()]
+            defaults = _fingerprint(game, value.__defaults__, seen)
+            seen[value] = _hash(value.__qualname__, _of_code(value.__code__), used, cells, defaults)
         return seen[value]
+    if _is_followed(value):
+        if (value, names) not in seen:
+            seen[value, names] = value.__name__  # for a module that another one of them imports
+            seen[value, names] = _hash([_fingerprint(game, vars(value).get(name), seen, names) for name in names])
+        return seen[value, names]
+    return _of_constant(game, value, seen)
+
+
+def _of_constant(game, value, seen):
     if isinstance(value, np.ndarray):
-        return _hash(value.shape, value.dtype.str, np.ascontiguousarray(value).tobytes())
+        return _hash(value.shape, value.dtype, np.ascontiguousarray(value).tobytes())
     if isinstance(value, tuple):
-        return repr([_fingerprint(game, item, seen) for item in value])
-    return repr(value) if isinstance(value, (*NUMBERS, str, type(None))) else type(value).__name__
+        fields = getattr(value, "_fields", ())
+        return repr([type(value).__name__, fields, [_fingerprint(game, item, seen) for item in value]])
+    if isinstance(value, type):
+        inside = getattr(value, "__members__", getattr(value, "_fields", ()))  # of an Enum, of a named tuple
+        return repr([value.__qualname__, inside])
+    return repr(value) if isinstance(value, _PLAIN) else type(value).__name__
+
+
+def _is_followed(value):
+    """Return whether a value is a module that may be a user's own."""
+    return isinstance(value, python_types.ModuleType) and value.__name__.partition(".")[0] not in ("numpy", "numba")
 
 
 def _names(code):
     inner = [one for one in code.co_consts if isinstance(one, python_types.CodeType)]
-    return sorted({*code.co_names, *(name for one in inner for name in _names(one))})
+    return tuple(sorted({*code.co_names, *(name for one in inner for name in _names(one))}))
 
 
 def _of_code(code):

@@ -4,6 +4,7 @@ import copy
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +72,50 @@ def test_attributes_are_constants_of_each_game_and_methods_call_each_other():
     assert played(long) == played(Slow(9)) and played(jumps) == played(Slow(9, bonus=[0, 5, 0, 0, 0, 0, 0, 0, 0]))
 
 
-@pytest.mark.long
+OF_A_MODULE = """
+from enum import IntEnum
+import numpy as np
+from numba import njit
+TABLE = np.array([1, 1, 1])
+class Field(IntEnum):
+    FIRST = 0
+    SECOND = 1
+@njit
+def step(state, field):
+    state[field] += move(1)
+@njit
+def move(most=1):
+    return most
+"""
+USES = """
+def apply(self, state, action):
+    h.step(state, h.Field.FIRST)
+    state[0] += h.TABLE[action] + h.move()
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "after"),
+    [
+        ("1, 1, 1", "1, 4, 1", [6, 0, 0]),
+        ("FIRST = 0", "FIRST = 2", [2, 0, 1]),
+        ("return most", "return most + 1", [5, 0, 0]),
+        ("most=1", "most=2", [4, 0, 0]),
+    ],
+    ids=["an array", "a number", "a function that it calls", "a default"],
+)
+def test_rules_that_use_a_module_are_compiled_again_when_that_has_changed(old, new, after):
+    found = []
+    for text in (OF_A_MODULE, OF_A_MODULE.replace(old, new)):
+        module = types.ModuleType("of_a_user")
+        exec(text, vars(module))
+        scope = {"h": module}
+        exec(USES, scope)
+        game = type("Using", (Race,), {"apply": scope["apply"]})()
+        found.append(game.play(game.initial(1), np.array([1]))[0].tolist())
+    assert found == [[3, 0, 0], after]
+
+
 @pytest.mark.long
 def test_sizes_that_processes_compiled_apart_work_together(tmp_path):
     """Their compiled functions are loaded from the cache into one process, where no two may have the same name: that
