@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import cfunc, njit, typeof
+from numba import cfunc, jit, njit, typeof
 from numba.core import errors, types
 from numba.core.dispatcher import Dispatcher
 from numba.core.types.misc import unliteral
@@ -137,7 +137,8 @@ def compiled(game: Game) -> Entries:
         module = sys.modules[name] = python_types.ModuleType(name)  # so that Numba's cache tells games apart
         # Of a user's own game: code that is wrong could write outside of its arrays without the check.
         options = {"boundscheck": own, "error_model": "python" if own else "numpy", "nogil": True}
-        me = Self(game, name, rules, layouts, njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options))
+        make, done = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options), dict[Any, Any]()
+        me = Self(game, name, rules, layouts, lambda one: make(_remade(one, _checked, done) if own else one))
         vars(module).update(ME=me, write_addresses=write_addresses)
         try:
             entries = python_types.FunctionType(_entries.__code__, vars(module))
@@ -185,18 +186,48 @@ def _cannot_compile(game, error):
     )
 
 
-def as_python(function: Any, done: dict | None = None) -> Any:
+def as_python(function: Any) -> Any:
     """Return a function with none of the functions that it calls compiled, so that a debugger can follow it."""
-    done = {} if done is None else done
-    function = function.py_func if isinstance(function, Dispatcher) else function
+    return _remade(function, lambda plain, dispatcher: plain, {})
+
+
+def _checked(plain, dispatcher):
+    """Return a function compiled as a dispatcher does it, but with each index checked: Numba leaves that to the options
+    of each function, whoever calls it."""
+    given = None if dispatcher._can_compile else dispatcher.nopython_signatures
+    return jit(given, **dispatcher.targetoptions | {"boundscheck": True})(plain)
+
+
+def _remade(function: Any, make: Any, done: dict) -> Any:
+    """Return a function with make(a plain function, its dispatcher) in place of each compiled one: itself, and those
+    that it calls by their names or as attributes of modules. done: {function or module: what is made of it}."""
     if function not in done:
-        scope = dict(function.__globals__)
-        done[function] = python_types.FunctionType(
-            function.__code__, scope, function.__name__, function.__defaults__, function.__closure__
-        )
-        names = [name for name in _names(function.__code__) if isinstance(scope.get(name), Dispatcher)]
-        scope |= {name: as_python(scope[name], done) for name in names}
+        old = function.py_func if isinstance(function, Dispatcher) else function
+        scope, cells = dict(old.__globals__), tuple(python_types.CellType() for _ in old.__closure__ or ())
+        new = python_types.FunctionType(old.__code__, scope, old.__name__, old.__defaults__, cells)
+        new.__kwdefaults__ = old.__kwdefaults__
+        done[function] = new if old is function else make(new, function)
+        names = _names(old.__code__)
+        scope |= {name: _used(scope[name], names, make, done) for name in names if name in scope}
+        for cell, before in zip(cells, old.__closure__ or ()):
+            cell.cell_contents = _used(before.cell_contents, names, make, done)
     return done[function]
+
+
+def _used(value, names, make, done):
+    """Return what a function whose code has these names is to use in place of a value. See `_remade`."""
+    if isinstance(value, Dispatcher):
+        return _remade(value, make, done)
+    if not _is_followed(value):
+        return value
+    if value not in done:
+        done[value] = python_types.ModuleType(value.__name__)
+        vars(done[value]).update(vars(value))
+    for name in names:
+        if name in vars(value) and (value, name) not in done:
+            done[value, name] = True  # here, since modules may import each other
+            setattr(done[value], name, _used(vars(value)[name], names, make, done))
+    return done[value]
 
 
 def _fingerprint(game: Any, value: Any, seen: dict, names: tuple[str, ...] = ()) -> str:

@@ -5,6 +5,7 @@ import hashlib
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -134,3 +135,31 @@ def test_self_play_of_rules_that_leave_their_arrays_stops_with_one_block(wild):
     assert f"race(length=10): {METHODS[wild]} raises an error" in lines[0]
     assert Path(__file__).name in str(raised.value) and "IndexError" in str(raised.value)
     assert all(line.startswith("  ") for line in lines[1:]) and "Traceback" not in str(raised.value)
+
+
+HELPER = """
+from numba import njit
+@njit
+def far(values, field):
+    return change(values, field)
+@njit
+def change(values, field):
+    values[field] = 1
+"""
+CALLS = """
+def apply(self, state, action):
+    {call}(state, 5000 * action)
+"""
+
+
+@pytest.mark.parametrize("call", ["far", "module.far"])
+def test_a_function_that_rules_call_cannot_write_outside_of_a_state_either(call):
+    module = types.ModuleType("of_a_user")
+    exec(HELPER, vars(module))
+    module.far(np.zeros(3, np.int32), 0)  # compiled already, without checks
+    scope = {"module": module, "far": module.far}
+    exec(CALLS.format(call=call), scope)
+    game = guarded(type("Calling", (Race,), {"apply": scope["apply"]})())
+    assert game.play(game.initial(1), np.array([0])).tolist() == [[1, 0, 0]]
+    with pytest.raises(OwnCodeError, match="play raises an error(?s:.*)IndexError"):
+        game.play(game.initial(1), np.array([1]))
