@@ -305,7 +305,7 @@ class Search:
     def surprise(self, slots: np.ndarray, targets: tuple[np.ndarray, np.ndarray, np.ndarray]) -> np.ndarray:
         """Return how far the network's policy is from the policy targets of `policy`, float32 [n], see `root.surprise`.
         Needs `keep_priors`."""
-        return root.surprise(self._in_bytes, slots, *targets, self._kept)
+        return root.surprise(self._in_bytes, slots, *targets, self.root_noise)
 
     def value(self, slots: np.ndarray) -> np.ndarray:
         """Return the value of each root for the player to move, float32 [n]: its result if known, else the mean."""

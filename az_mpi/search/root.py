@@ -135,34 +135,31 @@ def write_policy(trees: tree.Trees, b: int, weights: np.ndarray, actions: np.nda
 
 @njit(cache=True, nogil=True)
 def surprise(
-    trees: tree.Trees,
-    slots: np.ndarray,
-    nums: np.ndarray,
-    actions: np.ndarray,
-    probabilities: np.ndarray,
-    kept: np.ndarray,
+    trees: tree.Trees, slots: np.ndarray, nums: np.ndarray, actions: np.ndarray, probabilities: np.ndarray, noise: Noise
 ) -> np.ndarray:
     """Return, for each slot, the sum of pi log(pi / P) over the actions of its policy target, float32 [n]: how far the
     network's policy P is from it (Kullback-Leibler). nums, actions, probabilities: as `puct.Search.policy` returns
-    them. kept: the priors before noise, float32 [B, A]; with no columns there was none."""
+    them. P is as it was before noise, if there was any: a root that is known when it becomes the root gets none."""
     found = np.zeros(len(slots), np.float32)
     m = 0
     for i in range(len(slots)):
         last = m + nums[i]
-        found[i] = surprise_of(trees, slots[i], actions[m:last], probabilities[m:last], kept)
+        found[i] = surprise_of(trees, slots[i], actions[m:last], probabilities[m:last], noise)
         m = last
     return found
 
 
 @inlined()
-def surprise_of(trees: tree.Trees, b: int, actions: np.ndarray, probabilities: np.ndarray, kept: np.ndarray) -> float:
+def surprise_of(trees: tree.Trees, b: int, actions: np.ndarray, probabilities: np.ndarray, noise: Noise) -> float:
     """Return what `surprise` does, of tree b alone."""
     found = np.float32(0)
     k = 0
     for m in range(len(actions)):
         while trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
             k += 1  # both are in the order of the actions
-        prior = kept[b, k] if kept.shape[1] else trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
+        prior = trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
+        if noise.kept.shape[1] and not noise.due[b]:
+            prior = noise.kept[b, k]
         found = np.float32(found + probabilities[m] * math.log(probabilities[m] / max(prior, 1e-30)))
     return found
 

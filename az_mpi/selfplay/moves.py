@@ -185,7 +185,7 @@ def _keep_policy(trees, b, moves, move, weights, noise, how):
     moves.num_entries[b] += move.policy_count
     if how.keeps_surprises:
         entries = entries[: move.policy_count]
-        move.surprise = root.surprise_of(trees, b, entries.action, entries.probability, noise.kept)
+        move.surprise = root.surprise_of(trees, b, entries.action, entries.probability, noise)
 
 
 def _check(found, num):

@@ -180,6 +180,16 @@ def test_positions_of_a_game_are_weighted_by_surprise(algorithm):
         assert len(np.unique(rows["weight"][full])) == full.sum()
 
 
+def test_positions_that_are_proven_before_they_are_searched_are_weighted_by_their_own_priors():
+    """Such a root gets no noise, so nothing keeps its priors: those of an earlier root in its slot must not count."""
+    search, found = {"simulations": 100, "fast_simulations": 99, "full_share": 0.15}, []
+    for parallel_games in (1, 5):
+        selfplay = {"parallel_games": parallel_games, "surprise_share": 0.5}
+        config = make_config("tictactoe", search=search, selfplay=selfplay)
+        found.append(by_id(play_games(Player(config, TICTACTOE, Hashed(TICTACTOE), 0), range(40))))
+    assert found[0] == found[1]
+
+
 # resignation
 
 
