@@ -204,13 +204,13 @@ def test_too_little_material_for_a_mate_is_a_draw(fen, ends):
     assert (result(CHESS.text_to_state(fen)) == 0) == ends == chess.Board(fen).is_insufficient_material()
 
 
-@pytest.mark.long
 def test_a_drawn_position_can_be_played_on_without_its_past():
     state = played("Nf3 Nf6 Ng1 Ng8 Nf3 Nf6 Ng1 Ng8")
     assert result(state) == 0 and result(CHESS.without_past(state)) is None
     assert CHESS.state_to_text(CHESS.without_past(state)) == CHESS.state_to_text(CHESS.initial(1)[0])[:-1] + "5"
 
 
+@pytest.mark.long
 def test_a_limit_of_plies_is_a_draw_or_counts_the_pieces():
     ahead, words = games.make("chess(max_plies=3,truncated='material')"), "e4 d5 exd5"
     assert result(played(words, game=ahead), ahead) == -0.5 and ahead.is_cut(played(words, game=ahead))

@@ -230,7 +230,6 @@ def test_a_file_of_games_is_not_overwritten(tmp_path):
 # matches
 
 
-@pytest.mark.long
 def test_a_match_of_two_networks(run, capsys, tmp_path):
     """A rollout search wins against an untrained network; the games that are saved add up to the same."""
     file = tmp_path / "games.pgn"
@@ -246,6 +245,7 @@ def test_a_match_of_two_networks(run, capsys, tmp_path):
     assert len(ends) == 40 and wins == result["wins"]
 
 
+@pytest.mark.long
 def test_a_match_with_itself_and_its_table(run, capsys):
     status, out = play(capsys, "match", f"{run}@newest", f"{run}@best", "--games", 4)
     assert status == 0 and "all games" in out and "Elo" in out

@@ -90,7 +90,6 @@ def test_an_answer_is_what_a_search_of_that_position_alone_finds():
         assert {a["turnNumber"]: [(m["move"], m["visits"]) for m in a["moveInfos"]] for a in answers} == found
 
 
-@pytest.mark.long
 def test_winning_rates_are_of_the_side_that_was_chosen():
     query = {"id": "q", "moves": moves_of("C3")}
     black, white, mover = (Engine(report_as=side).ask(query)[0] for side in ("black", "white", "sidetomove"))
@@ -98,6 +97,7 @@ def test_winning_rates_are_of_the_side_that_was_chosen():
         assert part(black) == pytest.approx(1 - part(white)) and part(mover) == pytest.approx(part(white))
 
 
+@pytest.mark.long
 def test_stones_komi_and_limits_of_moves_are_obeyed():
     engine = Engine()
     handicap = {"id": "h", "initialStones": [["B", "B2"], ["B", "D4"]], "moves": [["W", "C3"]], "analyzeTurns": [0, 1]}

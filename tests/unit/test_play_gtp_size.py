@@ -32,7 +32,6 @@ def test_a_network_of_a_game_with_rows_and_columns_plays_on_a_rectangle():
 
 
 @pytest.mark.long
-@pytest.mark.long
 @pytest.mark.parametrize("name, line", [("zoo:hex7", "boardsize 9"), ("zoo:connect4", "boardsize 8")])
 def test_a_network_with_weights_for_cells_refuses_other_boards(name, line):
     channel = LoadingChannel(name)
@@ -40,6 +39,7 @@ def test_a_network_with_weights_for_cells_refuses_other_boards(name, line):
     assert channel.say("genmove b").startswith("= ")
 
 
+@pytest.mark.long
 def test_the_size_that_the_rules_do_not_allow_is_named():
     channel = LoadingChannel("zoo:go9")
     assert "size" in channel.say("boardsize 100") and channel.say("genmove b").startswith("= ")

@@ -220,7 +220,6 @@ def test_networks_of_a_run_are_found_by_name(tmp_path):
         find_network(tmp_path, "best")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("name", ["checkpoints/000009", "chekpoints/000001", "best/000009.safetensors", "best"])
 def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path, name):
     run = make_run(tmp_path / "run", checkpoints=(1, 2), best=(1,))
@@ -228,6 +227,7 @@ def test_a_checkpoint_that_does_not_exist_is_refused(tmp_path, name):
         load_player(run / name, engine="torch")
 
 
+@pytest.mark.long
 def test_of_proven_wins_the_shortest_is_played_and_of_losses_the_longest():
     """In tic-tac-toe, compared with all games from each position: the winner cannot be faster than the best play
     allows, and every line that is shown ends the game with the proven result."""

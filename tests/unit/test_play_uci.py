@@ -246,7 +246,6 @@ def test_it_ends_within_a_second(tmp_path, how, status):
         assert process.wait(60) == status and time.monotonic() - begun < 1
 
 
-@pytest.mark.long
 def started(run):
     """Return a process that has answered "uci", and has loaded its network."""
     process = engine_process(sys.executable, "-m", "az_mpi", "uci", run)
@@ -257,6 +256,7 @@ def started(run):
     return process
 
 
+@pytest.mark.long
 def test_a_game_with_python_chess_that_judges_every_move(tmp_path):
     """Against random moves. Both sets of rules agree on legal moves, on who wins and on draws."""
     engine_module = pytest.importorskip("chess.engine", reason="optional; it could not be installed here")

@@ -141,6 +141,7 @@ print(len(compiled.buffer))"""
     assert first > second > both == 0 and one < two == three
 
 
+@pytest.mark.long
 def test_a_copy_of_a_game_has_rules_of_its_own():
     game = games.make("go(size=3)")
     state = game.play(game.initial(1), np.array([4]))

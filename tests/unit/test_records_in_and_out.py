@@ -277,7 +277,6 @@ def test_games_of_two_games_do_not_meet_in_one_folder(tmp_path, capsys):
         imports.check_game(tmp_path / "run", "connect4")
 
 
-@pytest.mark.long
 def test_an_import_that_another_job_is_doing_is_left_alone(tmp_path, capsys):
     game, folder = games.make("tictactoe"), tmp_path / "run/games" / imports.WAITING
     write(tmp_path / "a.pgn", game, random_records(game, 2))
@@ -292,6 +291,7 @@ def test_an_import_that_another_job_is_doing_is_left_alone(tmp_path, capsys):
     assert not folder.exists(), "what an import that was killed has left is removed"
 
 
+@pytest.mark.long
 def test_an_import_that_ends_anywhere_brings_in_all_games_or_none_and_never_twice(tmp_path, capsys, monkeypatch):
     """Each change of a name in turn is the last thing that the import does to the disk."""
     game, run = games.make("tictactoe"), tmp_path / "run"

@@ -137,7 +137,6 @@ def test_forget_drops_what_is_older():
     assert held(replay) == [13, 14]
 
 
-@pytest.mark.long
 def test_positions_are_found_by_their_indices():
     """Also where the ring starts again; those that are not held, or are another shard's, are left out."""
     replay = Replay(TICTACTOE, VALUE)
@@ -153,6 +152,7 @@ def test_positions_are_found_by_their_indices():
     assert plies.tolist() == [111 % 7, 97 % 7, 104 % 7, 111 % 7, 91 % 7]
 
 
+@pytest.mark.long
 def test_a_window_that_slides_holds_the_newest_rows_where_they_are():
     """An eighth in reserve; once it is full, no row is moved and no memory taken but for what is added."""
     rng, replay, made, size, peaks, sizes = np.random.default_rng(1), Replay(TICTACTOE, VALUE), 0, 8_000, [], []

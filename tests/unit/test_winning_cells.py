@@ -41,7 +41,6 @@ def test_chains_by_hand(rows, cells):
     assert list(chain(stones(*rows))) == cells
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "name, least", [("tictactoe", 3), ("connect4", 4), ("mnk(m=6,n=5,k=4)", 4), ("hex(size=5)", 5)]
 )
@@ -62,6 +61,7 @@ def test_the_cells_that_won_are_the_winners_and_hang_together(name, least):
     assert wins >= 10
 
 
+@pytest.mark.long
 def test_othello_and_go_are_won_by_no_line():
     for name in ("othello(size=4)", "go(size=3,komi=0,max_plies=20)", "breakthrough(rows=4,columns=3)"):
         game, rng = games.make(name), np.random.default_rng(0)
