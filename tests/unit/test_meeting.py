@@ -192,6 +192,20 @@ def test_a_node_runs_a_command_once_it_can_use_the_folder_again(start, monkeypat
         assert served == [3]
 
 
+def test_a_command_that_has_ended_holds_no_files_and_is_not_run_again(start):
+    with start(1, "host1") as node:
+        key, commands = f"{node.id}-1", {}
+        node.folder.write(f"command-{key}", {"command": "echo done", "input": ""})
+        joiner.work(node, commands)
+        command = commands[key]
+        wait_until(lambda: joiner.work(node, commands) or commands == {key: None})
+        assert node.folder.read(f"result-{key}")["output"] == "done\n"
+        assert command.output.closed and command.errors.closed
+        node.folder.write(f"command-{key}", {"command": "echo again", "input": ""})  # as a leftover
+        joiner.work(node, commands)
+        assert commands == {key: None}
+
+
 def test_a_node_that_does_not_fit_is_reported_once_and_left_out(start, capfd):
     with start(0, "host0") as root:
         with start(1, "host1"):

@@ -23,7 +23,7 @@ def serve(node: Node, waiting_s: float) -> int:
     Raises Refusal if node 0 does not come within waiting_s.
     """
     root = Other(node.folder, 0)
-    commands: dict[str, Command] = {}  # by the key of the command
+    commands: dict[str, Command | None] = {}  # by the key of the command; None once node 0 got the result
     caught: list[int] = []  # signals that node 0 is to get
     start, say_at = time.monotonic(), 0
     joined = None  # the id of the process that is node 0, once it counts this node in
@@ -56,7 +56,7 @@ def serve(node: Node, waiting_s: float) -> int:
                 pass_on(node, caught)
             time.sleep(POLL_S)
     finally:
-        for command in commands.values():
+        for command in filter(None, commands.values()):
             command.end()
 
 
@@ -107,7 +107,7 @@ def pass_on(node: Node, caught: list[int]) -> None:
         node.tell(signals=[*sent, int(number)])
 
 
-def work(node: Node, commands: dict[str, "Command"]) -> None:
+def work(node: Node, commands: dict[str, "Command | None"]) -> None:
     """Start new commands for this node, and send back the results of those that have ended."""
     for name in node.folder.names():
         key = name.removeprefix("command-")
@@ -115,17 +115,17 @@ def work(node: Node, commands: dict[str, "Command"]) -> None:
             if asked := node.folder.read(name):
                 commands[key] = Command(asked["command"], asked["input"])
     for key, command in commands.items():
-        if command.process.poll() is not None and not command.is_reported:
+        if command and command.process.poll() is not None:
             node.folder.write(f"result-{key}", command.result())
             node.folder.remove(f"command-{key}")
-            command.is_reported = True
+            command.close()
+            commands[key] = None  # its file may still be seen, and is not run again
 
 
 class Command:
     """A shell command of node 0, in a session of its own."""
 
     def __init__(self, command: str, text: str):
-        self.is_reported = False  # whether node 0 got the result
         self.output = files.in_memory()
         self.errors = files.in_memory()
         with files.in_memory() as source:
@@ -143,6 +143,11 @@ class Command:
             "output": _tail(self.output),
             "errors": _tail(self.errors),
         }
+
+    def close(self) -> None:
+        """Give up the memory of the output."""
+        self.output.close()
+        self.errors.close()
 
     def end(self) -> None:
         """End the command, with the processes that it started, unless it has ended."""
