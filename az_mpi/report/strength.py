@@ -51,7 +51,7 @@ def _about(newest):
             "Everybody plays the same seeds; a difference is the mean over them. In brackets are 95 % intervals, that "
             "of a difference of pairs of games with the same seed."
         )
-    if any("num_players" in match for match in newest["matches"].values()):
+    if _are_of_several([newest]):
         return (
             "The points of a game are counted from its worst result, and shared; the network sits in every seat, "
             "against its opponent in the others. In brackets are 95 % intervals, of sets of games with the same start "
@@ -60,6 +60,11 @@ def _about(newest):
     dice = any("sets" in match for match in newest["matches"].values())
     pairs = ", of pairs of games with the same dice and exchanged seats" if dice else ""
     return f"A score counts a win as 1 and a draw as 1/2; in brackets are 95 % intervals{pairs}."
+
+
+def _are_of_several(evaluations):
+    """Return whether evaluations have matches of three or more players."""
+    return any("num_players" in match for record in evaluations for match in record["matches"].values())
 
 
 def charts(data: RunData, marks: Sequence[tuple[float, str]]) -> list[str]:
@@ -83,11 +88,11 @@ def _matches(data, marks):
             drawn(f"Score ({name}), mean with 95 % interval", name, scores),
             drawn("Difference of scores on the same seeds, with 95 % interval", name, data.matches("difference")),
         ]
-    elo, won = data.matches("elo"), data.matches("win_rate")
-    if data.evaluations and not won:
+    if _are_of_several(data.evaluations):
         return [drawn("Share of the points, with 95 % interval", "share", data.matches("score"), (0, 1)), *means]
+    elo = data.matches("elo")
     return [
-        drawn("Win rate, with 95 % interval", "share of games won", won, (0, 1)),
+        drawn("Win rate, with 95 % interval", "share of games won", data.matches("win_rate"), (0, 1)),
         drawn(
             "Elo difference, with 95 % interval",
             "Elo",

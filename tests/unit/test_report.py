@@ -186,6 +186,13 @@ def test_points_of_the_curves_are_those_of_the_metrics(run):
     assert numbers(text, "Elo difference") == [["against random", "100", "[50, -]"]]
 
 
+def test_a_run_of_two_players_without_matches_has_the_charts_of_two(run):
+    """Only a solver judges it: `evaluate.opponents` is empty."""
+    data = run_data.load(run)
+    text = html_report.render(data._replace(evaluations=[record | {"matches": {}} for record in data.evaluations]))
+    assert "Win rate" in text and "Elo difference" in text and "Share of the points" not in text
+
+
 def test_a_fit_is_shown_with_what_the_network_knows_of_games_held_out(run):
     assert "Fit to stored games" not in html_report.render(run_data.load(run))
     held = {"num_positions": 1200, "policy_top1": 0.25, "policy_top5": 0.75, "value_error": 0.5}
