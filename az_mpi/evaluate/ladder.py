@@ -151,7 +151,7 @@ class Ladder:
         counts = {"wins": 0, "draws": 0, "losses": 0} if self.game.num_players == 2 else {"num_games": 0, "sets": []}
         row = row or {"first": first, "second": second, **counts}
         done = played_in(row)
-        if done >= num_games:
+        if done >= in_whole_sets(num_games, self.game.num_players):
             return
         try:
             players = everywhere(self.world, lambda: (self._player(first), self._player(second)))
@@ -250,6 +250,13 @@ class Ladder:
     def _save(self):
         text = json.dumps(self.data, indent=1) + "\n"
         self.world.from_root(lambda: write_file(self.run / NAME, text))
+
+
+def in_whole_sets(num_games: int, num_players: int) -> int:
+    """Return how many of `num_games` games of a pair are played: of three or more players both networks are alone in
+    as many whole sets."""
+    each = num_players if num_players == 2 else 2 * num_players
+    return max(num_games // each, 1) * each
 
 
 def played_in(row: dict[str, Any]) -> int:

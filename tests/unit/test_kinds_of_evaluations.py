@@ -218,6 +218,14 @@ def test_a_ladder_with_dice_rates_by_sets_of_games(climb, players):
     assert climb(players, data=json.loads(json.dumps(data))) == data
 
 
+@pytest.mark.parametrize("players, num_games, played", [(3, 40, 36), (6, 40, 36), (7, 40, 28), (3, 2, 6)])
+def test_a_complete_ladder_of_several_plays_no_more_games(climb, players, num_games, played):
+    """40 games are no whole number of sets in which each network is alone."""
+    data = climb(players, num_games)
+    assert {ladder.played_in(row) for row in data["pairs"]} == {played}
+    assert climb(players, num_games, json.loads(json.dumps(data))) == data
+
+
 def test_pairs_that_are_always_shared_make_ratings_sure():
     """In 50 pairs each player wins one game of each: as games, their error is 400 / ln 10 / sqrt(25.25)."""
     points = np.array([[0, 50], [50, 0.0]])
