@@ -56,7 +56,7 @@ def play_match(
     starts = openings(game, num_sets, plies_of(game, opening_plies), seed)
     played = play_games(game, ours, theirs, starts, mine, on_progress, dice=Dice(seed))
     on_finish()
-    rows = [[one.game_index, [], one.results, "", one.score] for one in played]
+    rows = [[one.game_index, [], one.results, one.note, one.score] for one in played]
     return tally(game, sorted(Played(*row) for part in world.collect(rows) for row in part))
 
 

@@ -78,11 +78,12 @@ def elo(score: float) -> float | None:
 
 def summary(result: MatchResult | Shares | Scores) -> dict[str, Any]:
     """Return the result of a match with its score as a dict of plain numbers. Of two players it has the Elo too; an
-    infinite Elo is None. Where the games come in sets with the same dice, "sets" has the score of each. Of one player:
-    see `score_summary`."""
+    infinite Elo is None. Where the games come in sets with the same dice, "sets" has the score of each. Games that
+    were given up are counted in "num_forfeits", if there are any. Of one player: see `score_summary`."""
     if isinstance(result, Scores):
         return score_summary(result)
-    return _of_two(result) if isinstance(result, MatchResult) else _of_several(result)
+    found = _of_two(result) if isinstance(result, MatchResult) else _of_several(result)
+    return found | ({"num_forfeits": result.num_forfeits} if result.num_forfeits else {})
 
 
 def _of_two(result):

@@ -33,12 +33,14 @@ class Played(NamedTuple):
 class MatchResult:
     """The results of a match of two players for `ours`: (wins, draws, losses) of the games that it began, and of the
     others. pairs: in a game with chance moves, the score of each pair of games with the same dice, from 0 to 1, and
-    results: the mean result of each pair, in [-1, 1]. Else both are empty."""
+    results: the mean result of each pair, in [-1, 1]. Else both are empty. num_forfeits: games that a player
+    lost not by the rules, see `Played.note`."""
 
     as_first: tuple[int, int, int]
     as_second: tuple[int, int, int]
     pairs: tuple[float, ...] = ()
     results: tuple[float, ...] = ()
+    num_forfeits: int = 0
 
     @property
     def wins(self) -> int:
@@ -63,11 +65,13 @@ class Shares:
     others. Each game of set k is an element of row k: `ours` is player r in column r. Shapes: K sets, P players.
 
     share: of the points of the game, see `share_of`. result: in [-1, 1]. ahead: the mean over the other players of 1
-    where `ours` has the better result, 1/2 where both have the same, 0 where the other one has the better."""
+    where `ours` has the better result, 1/2 where both have the same, 0 where the other one has the better.
+    num_forfeits: as in `MatchResult`."""
 
     share: np.ndarray  # float64 [K, P]
     result: np.ndarray  # float64 [K, P]
     ahead: np.ndarray  # float64 [K, P]
+    num_forfeits: int = 0
 
     @property
     def num_games(self) -> int:
@@ -95,14 +99,20 @@ def tally(game: Game, played: Sequence[Played]) -> MatchResult | Shares | Scores
         scores = [sum(0.5 + 0.5 * np.sign(one.result) for one in pair) / 2 for pair in pairs]
         results = [sum(one.result for one in pair) / 2 for pair in pairs]
         as_first, as_second = map(tuple, count(played).tolist())
-        return MatchResult(as_first, as_second, tuple(map(float, scores)), tuple(map(float, results)))
+        of_pairs = tuple(map(float, scores)), tuple(map(float, results))
+        return MatchResult(as_first, as_second, *of_pairs, _num_forfeits(played))
     sets = _whole_sets(played, game.num_players)
     shape = len(sets), game.num_players
 
     def each(of):
         return np.array([of(one.results, seat) for of_set in sets for seat, one in enumerate(of_set)]).reshape(shape)
 
-    return Shares(each(share_of), each(lambda results, seat: results[seat]), each(ahead_of))
+    num_forfeits = _num_forfeits(one for of_set in sets for one in of_set)
+    return Shares(each(share_of), each(lambda results, seat: results[seat]), each(ahead_of), num_forfeits)
+
+
+def _num_forfeits(played):
+    return sum(bool(one.note) for one in played)
 
 
 def _whole_sets(played, num):

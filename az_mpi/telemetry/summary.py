@@ -60,6 +60,8 @@ def evaluation_lines(result: dict[str, Any]) -> list[str]:
             text = _of_one(name, match)
         else:
             text = _of_two(match) if "elo" in match else _of_several(match)
+        if num := match.get("num_forfeits"):
+            text += f"; {counted(num, 'game')} lost or resigned before the end"
         lines.append(f"  against {name}: {text}")
     if best := result.get("optimum"):
         lines.append(f"  the best possible: {best['score_mean']:.5g}, {_relative(result['score_mean'], best)}")

@@ -19,10 +19,12 @@ from az_mpi.core.problems import Refusal
 from az_mpi.core.processes import limited
 from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate import evaluation
-from az_mpi.evaluate.arena import play_games
+from az_mpi.evaluate.arena import play_games, play_match
 from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import RandomPlayer
+from az_mpi.evaluate.rating import summary
+from az_mpi.telemetry.summary import evaluation_lines
 
 pytestmark = pytest.mark.process
 
@@ -141,6 +143,16 @@ def test_a_program_that_never_works_is_given_up(tmp_path):
     played = play(engine, 10)
     assert [one.result for one in played] == [1.0] * 10 and "not started again" in played[-1].note
     assert sum(line.isdigit() for line in told(tmp_path / "told")) == 3
+
+
+def test_an_evaluation_counts_the_games_of_a_program_that_has_failed(tmp_path, world):
+    result = play_match(world, TICTACTOE, Scripted(True, []), make("gtp", "dies", 0, tmp_path / "told"), 10, 0, (1,))
+    match = summary(result)
+    assert match["wins"] == match["num_forfeits"] == 10
+    [line] = evaluation_lines({"matches": {"gtp": match}})
+    assert line.endswith("; 10 games lost or resigned before the end")
+    without = summary(play_match(world, TICTACTOE, Scripted(True, []), make("gtp", "plays"), 2, 0, (1,)))
+    assert "num_forfeits" not in without
 
 
 def test_a_program_may_resign():

@@ -15,7 +15,7 @@ from az_mpi.evaluate import arena, rating, tally
 from az_mpi.evaluate.arena import play_match
 from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import openings
-from az_mpi.evaluate.opponents import Opponent, greedy_moves, random_moves
+from az_mpi.evaluate.opponents import RESIGNS, Opponent, greedy_moves, random_moves
 from az_mpi.evaluate.tally import Played
 from az_mpi.games import base
 
@@ -100,6 +100,12 @@ def test_the_ranks_play_the_games_of_one_rank(game, ranks):
 
     play_match(Whole(0, 1), game, *sides, 12, 1, (4,))
     assert sorted(shares) == sorted(whole) and len(whole) == 12
+
+
+@pytest.mark.parametrize("game", [PAIR, THREE], ids=lambda game: game.name)
+def test_resigned_games_are_counted_for_any_number_of_players(game):
+    assert play_match(Part(0, 1), game, Always(RESIGNS), Always(0), 12, 0, (1,)).num_forfeits == 12
+    assert play_match(Part(0, 1), game, Always(0), Always(0), 12, 0, (1,)).num_forfeits == 0
 
 
 def test_openings_of_a_game_with_dice_end_where_a_player_is_to_move():
