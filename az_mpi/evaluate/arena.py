@@ -7,6 +7,7 @@ many trees as possible.
 """
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from az_mpi.core.players import of_players
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.evaluate.dice import Dice
-from az_mpi.evaluate.openings import Openings, openings
+from az_mpi.evaluate.openings import Openings, openings, repeats
 from az_mpi.evaluate.opponents import RESIGNS, Opponent
 from az_mpi.evaluate.tally import MatchResult, Played, Scores, Shares, tally
 from az_mpi.games import chance
@@ -53,11 +54,19 @@ def play_match(
     """
     num_sets = max(num_games // game.num_players, 1)
     mine = games_of(world, num_sets, 0, game.num_players)
-    starts = openings(game, num_sets, plies_of(game, opening_plies), seed)
+    plies = plies_of(game, opening_plies)
+    starts = openings(game, num_sets, plies, seed)
+    if world.rank == 0 and (warning := repeats(game, starts, plies)):
+        _warn(warning)
     played = play_games(game, ours, theirs, starts, mine, on_progress, dice=Dice(seed))
     on_finish()
     rows = [[one.game_index, [], one.results, one.note, one.score] for one in played]
     return tally(game, sorted(Played(*row) for part in world.collect(rows) for row in part))
+
+
+@functools.cache  # an evaluation or a ladder says it once, not in each match
+def _warn(text):
+    logging.getLogger("az_mpi").warning(text)
 
 
 def plies_of(game: Game, opening_plies: int) -> int:

@@ -187,19 +187,15 @@ class Match:
     def _starts(self, sets, seed):
         """Return the openings of the match, and say what is played."""
         from az_mpi.evaluate.arena import plies_of
-        from az_mpi.evaluate.openings import openings
+        from az_mpi.evaluate.openings import openings, repeats
 
         plies = plies_of(self.game, self.given.opening_plies)
         starts = openings(self.game, sets, plies, seed)
         a, b = self.names
         num = counted(sets * self.game.num_players, "game")
         self._say(f"{self.game.name}: {a} against {b}, {num}, ranks: {self.world.size}")
-        different = len({state.tobytes() for state in starts.states})
-        if different < sets and not self.game.num_outcomes:
-            self._say(
-                f"  openings repeat: there are {different} of {plies} plies. Games between players "
-                "without chance repeat too, and the interval is too narrow; more --opening_plies fix that"
-            )
+        if warning := repeats(self.game, starts, plies):
+            self._say(warning)
         return starts
 
     def _exchange(self):

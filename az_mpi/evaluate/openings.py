@@ -42,6 +42,18 @@ def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> Ope
     return found.pick(np.arange(num) % len(found.moves))
 
 
+def repeats(game: Game, starts: Openings, plies: int) -> str:
+    """Return a warning if the openings of a match, of `plies` random moves, repeat and chance makes no difference; else
+    ""."""
+    different = len({state.tobytes() for state in starts.states})
+    if different == len(starts.states) or game.num_outcomes:
+        return ""
+    return (
+        f"  openings repeat: there are {different} of {plies} plies. Games between players without chance repeat too, "
+        "and the interval is too narrow; more opening_plies fix that"
+    )
+
+
 def distinct(game: Game, plies: np.ndarray, rng: np.random.Generator, least_legal: int = 1) -> Openings:
     """Return m <= n different openings, all of positions in play, at the depths `plies`, int [n], drawn by random play.
 

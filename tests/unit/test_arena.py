@@ -79,6 +79,22 @@ def test_scripted_match(world):
     assert (result.wins, result.draws, result.losses, result.num_games) == (3, 0, 3, 6)
 
 
+def test_openings_that_repeat_are_warned_of_once(caplog):
+    """Connect Four has 49 openings of two plies."""
+    arena._warn.cache_clear()
+    sides = Scripted(False, []), Scripted(True, [])
+
+    def said(rank, num_games, plies):
+        caplog.clear()
+        play_match(Part(rank, 100), CONNECT4, *sides, num_games, plies, (1,))
+        return [record.getMessage() for record in caplog.records]
+
+    assert said(0, 98, 2) == said(1, 100, 2) == said(0, 100, 3) == []
+    [text] = said(0, 100, 2)
+    assert "openings repeat: there are 49 of 2 plies" in text
+    assert said(0, 100, 2) == []
+
+
 def test_each_opening_is_played_with_both_colours(world):
     seen = []
 
