@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, types
+from numba.extending import overload
 
 from az_mpi.core.intrinsics import FAILED, SHARED_BYTES, call1, call2, finish_shared, inner, shared_call, uncounted
 from az_mpi.games.base import Game
@@ -203,11 +204,24 @@ def _rows(array):
     return array.reshape(len(array), -1).view(np.uint8) if len(array) else _NO_ROWS
 
 
+def _whole(state):
+    """Return the numbers of a state, as whole ones: of fractions, whose whole parts may be alike, the bits."""
+    return state.view(f"u{state.itemsize}") if state.dtype.kind == "f" else state
+
+
+@overload(_whole)
+def _compile_whole(state):
+    if not isinstance(state.dtype, types.Float):
+        return lambda state: state
+    bits = np.dtype(f"u{state.dtype.bitwidth // 8}").type
+    return lambda state: state.view(bits)
+
+
 @njit(cache=True, nogil=True)
 def hash_of(state: np.ndarray) -> int:
     """Return a hash of the numbers of a state, of 64 bits."""
     h = np.uint64(0xCBF29CE484222325)
-    for number in state:
+    for number in _whole(state):
         h = (h ^ np.uint64(number)) * np.uint64(0x100000001B3)
         h ^= h >> np.uint64(29)
     return h

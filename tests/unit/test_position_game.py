@@ -196,6 +196,28 @@ def test_a_users_rules_cannot_write_outside_of_a_state():
         game.play(game.initial(3), np.array([0, 1, 2]))
 
 
+@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+def test_states_that_differ_by_less_than_one_have_different_keys(compiled, dtype):
+    class Parts(Race):
+        def apply(self, state, action):
+            state[0] += action
+
+        def result(self, state):
+            return False, 0.0
+
+        def current_player(self, state):
+            return 0
+
+        def observe(self, state, planes):
+            planes[0, 0, 0] = 1
+
+    game = Parts()
+    game.compiled, game.state_dtype = compiled, dtype
+    states = np.array([[0.2, 0, 0], [0.7, 0, 0], [-0.2, 0, 0], [-1, 0, 0]]).astype(dtype)
+    assert len(np.unique(game.canonical_key(states)[0])) == len(np.unique(states[:, 0]))
+
+
 def test_rules_that_numba_cannot_compile_are_refused_with_the_line_and_work_as_python():
     class Words(Race):
         def current_player(self, state):
