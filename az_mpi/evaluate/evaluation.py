@@ -84,7 +84,7 @@ def _judged(world, config, game, player, scores, show):
     if not solver or any(world.collect(solver.missing())):
         return {}
     shown = show("solving positions", "positions")
-    best = None if scores is None else solver.optimum(_starts(config, game))
+    best = None if scores is None else solver.optimum_from(_starts(config, game))
     solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)
     shown.finish()
     found = {} if best is None else {"optimum": versus(scores, Scores(np.asarray(best, float)))}
@@ -93,10 +93,10 @@ def _judged(world, config, game, player, scores, show):
 
 
 def _starts(config, game):
-    """Return the states in which the games of an evaluation of one player begin, [n, S]."""
+    """Return the openings with which the games of an evaluation of one player begin."""
     settings = config.evaluate
     plies = plies_of(game, settings.opening_plies)
-    return openings(game, settings.num_games, plies, SEEDS).states
+    return openings(game, settings.num_games, plies, SEEDS)
 
 
 def equals_or_beats(match: dict[str, Any]) -> bool:

@@ -36,10 +36,12 @@ def optimal_share(
     num_positions = len(solved.states)
     actions = [np.empty(0, np.int64)]
     outputs = [np.empty((0, game.num_actions))]
+    plies = np.zeros(num_positions, np.int64) if solved.plies is None else solved.plies
     for start in range(0, num_positions, GAMES_AT_ONCE):
         on_progress(start, num_positions)
-        states = solved.states[start : start + GAMES_AT_ONCE]
-        actions.append(player.actions(game, states))
+        part = slice(start, start + GAMES_AT_ONCE)
+        states = solved.states[part]
+        actions.append(player.actions(game, states, plies[part]))
         outputs.append(player.evaluate(states)[0])
     on_finish()
     searched = np.concatenate(actions)

@@ -5,7 +5,7 @@ are expectations.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,7 +14,7 @@ import numpy as np
 from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import SOLVERS
 from az_mpi.evaluate.arena import OnProgress, silent
-from az_mpi.evaluate.openings import distinct
+from az_mpi.evaluate.openings import Openings, distinct
 from az_mpi.games import connect4
 from az_mpi.games.base import CHANCE, Game, kind_of
 
@@ -34,6 +34,7 @@ class Solved:
     states: np.ndarray  # [P, S]
     legal: np.ndarray  # bool [P, A]
     action_values: np.ndarray  # float32 [P, A] for the player to move at the position; nan where illegal
+    plies: np.ndarray | None = None  # int [P], the moves before each; None: the rules do not ask for them
 
     @property
     def values(self) -> np.ndarray:
@@ -48,7 +49,9 @@ class Solved:
     def part(self, rank: int, size: int) -> "Solved":
         """Return every `size`-th position, from number `rank` on."""
         # A contiguous copy of the states: the kernels are already compiled for that.
-        return Solved(self.states[rank::size].copy(), self.legal[rank::size], self.action_values[rank::size])
+        rows = slice(rank, None, size)
+        plies = None if self.plies is None else self.plies[rows]
+        return Solved(self.states[rows].copy(), self.legal[rows], self.action_values[rows], plies)
 
 
 class Solver:
@@ -79,6 +82,10 @@ class Solver:
             SOLVED[key] = self.solve(num_positions, rank, size, on_progress)
         return SOLVED[key]
 
+    def optimum_from(self, starts: Openings) -> np.ndarray | None:
+        """Return `optimum` of positions of which the moves that led there are known."""
+        return self.optimum(starts.states)
+
 
 def of_game(game: Game) -> Solver | None:
     """Return the solver that a game names, or None."""
@@ -100,10 +107,15 @@ class Enumeration(Solver):
     def solve(self, num_positions: int, rank: int, size: int, on_progress: OnProgress) -> Solved:
         return enumerate_all(self.game).part(rank, size)
 
-    def optimum(self, states: np.ndarray) -> np.ndarray | None:
-        solved = enumerate_all(self.game, states, self.game.score)
-        known = {state.tobytes(): value for state, value in zip(solved.states, solved.values)}
-        return np.array([known[state.tobytes()] for state in states])
+    def optimum_from(self, starts: Openings) -> np.ndarray | None:
+        plies = np.array([len(moves) for moves in starts.moves])
+        best = np.empty(len(plies))
+        for ply in np.unique(plies).tolist():
+            states = starts.states[plies == ply]
+            solved = enumerate_all(self.game, states, self.game.score, ply)
+            known = {state.tobytes(): value for state, value in zip(solved.states, solved.values)}
+            best[plies == ply] = [known[state.tobytes()] for state in states]
+        return best
 
 
 class BitBully(Solver):
@@ -133,36 +145,37 @@ def positions(game: Game, n: int, seed: int, first_ply: int, last_ply: int) -> n
 
 
 def enumerate_all(
-    game: Game, roots: np.ndarray | None = None, score: Callable[[np.ndarray], np.ndarray | None] = lambda states: None
+    game: Game,
+    roots: np.ndarray | None = None,
+    score: Callable[[np.ndarray], np.ndarray | None] = lambda states: None,
+    ply: int = 0,
 ) -> Solved:
     """Solve all reachable positions in play by retrograde analysis: feasible up to some 10^6 positions.
 
     roots: where to begin, [n, S]; by default the start of the game. A position that is reachable after different
     numbers of moves is solved for each of them but listed once, as the fewest moves reach it. score(states): in a game
-    of one player what its ends count, in place of their values; None: their values do.
+    of one player what its ends count, in place of their values; None: their values do. ply: the moves before the roots.
     """
     layers = []
     states = game.initial(1) if roots is None else np.unique(roots, axis=0)
     while len(states):
-        layers.append(_Layer(game, states, len(layers)))
+        layers.append(_Layer(game, states, ply + len(layers)))
         states = layers[-1].children
     solved = []
     below = np.empty(0)
     for layer in reversed(layers):
         below, found = layer.solve(below, score(layer.states))
         solved.append(found)
-    states, legal, action_values = (
-        np.concatenate([getattr(s, k) for s in reversed(solved)]) for k in ("states", "legal", "action_values")
-    )
-    _, first = np.unique(states, axis=0, return_index=True)
-    return Solved(states[first], legal[first], action_values[first])
+    parts = [np.concatenate([getattr(s, part.name) for s in reversed(solved)]) for part in fields(Solved)]
+    _, first = np.unique(parts[0], axis=0, return_index=True)
+    return Solved(*(part[first] for part in parts))
 
 
 class _Layer:
     """The positions that can be reached after the same number of moves, and the moves from them."""
 
     def __init__(self, game: Game, states: np.ndarray, ply: int):
-        self.states = states
+        self.states, self.ply = states, ply
         self.ended, self.value = game.terminal_at(states, ply)
         self.player = game.to_play(states)
         self.drawn = (self.player == CHANCE) & ~self.ended
@@ -188,7 +201,7 @@ class _Layer:
         drawn, mine = self.drawn, ~self.ended & ~self.drawn
         found[drawn] = np.nansum(moved[drawn] * self.weights[drawn], axis=1)
         action_values = (sign[mine, None] * moved[mine][:, : self.legal.shape[1]]).astype(np.float32) + np.float32(0)
-        solved = Solved(self.states[mine], self.legal[mine], action_values)
+        solved = Solved(self.states[mine], self.legal[mine], action_values, np.full(mine.sum(), self.ply))
         found[mine] = sign[mine] * solved.values
         return found, solved
 

@@ -48,6 +48,7 @@ class Session:
         self.player = player
         self.game = player.game
         self.actions: list[int] = []  # that were played, outcomes of chance among them
+        self._start_ply = 0  # the moves before those
         self.rng = np.random.default_rng()  # which draws these
         # From the one where the game began to the present one, each [S].
         self.states = [self.game.initial(1)[0]]
@@ -74,7 +75,7 @@ class Session:
         state = self.state if state is None else state
         player = self.player.with_game(restricted(self.game, state, actions)) if actions else self.player
         session = Session(player, self._leaves_max, tree_bytes=self._tree_bytes)
-        session.restart(state)
+        session.restart(state, self._start_ply + len(self.actions))
         return session
 
     def restore(self, states: Sequence[np.ndarray], actions: Sequence[int]) -> None:
@@ -92,9 +93,10 @@ class Session:
         node = NODE.itemsize + self.game.state_dtype.itemsize * self.game.state_size + EDGE.itemsize * edges
         return max(min(self._tree_bytes // node, SIMULATIONS_MAX), 2 * self._leaves_max)
 
-    def restart(self, start: np.ndarray | None = None) -> None:
-        """Begin a new game at the position `start`, [S]; None: at the initial one."""
+    def restart(self, start: np.ndarray | None = None, plies: int = 0) -> None:
+        """Begin a new game at the position `start`, [S]; None: at the initial one. plies: the moves before it."""
         self.actions.clear()
+        self._start_ply = plies
         self.states[:] = self.game.initial(1) if start is None else [start]
         self._new_tree()
 
@@ -138,7 +140,7 @@ class Session:
     @property
     def results(self) -> list[float] | None:
         """The result of each player, in [-1, 1]; None while the game is not over."""
-        ended, _ = self.game.terminal_at(self.state[None], len(self.actions))
+        ended, _ = self.game.terminal_at(self.state[None], self._start_ply + len(self.actions))
         return (results(self.game, self.state[None])[1][0] + 0.0).tolist() if ended[0] else None  # no -0.0
 
     @property
@@ -303,5 +305,5 @@ class Session:
         self._plies = len(self.actions)
 
     def _new_tree(self):
-        self._search.reset(_SLOT, self.state[None], np.zeros(1, np.uint64), len(self.actions))
+        self._search.reset(_SLOT, self.state[None], np.zeros(1, np.uint64), self._start_ply + len(self.actions))
         self._plies = len(self.actions)  # before the tree's root

@@ -363,8 +363,8 @@ class UniformEngine(Engine):
 
 
 def loaded_player(game, on_batch=lambda: None, **settings):
-    """Return a player of a game, by its name, that thinks all moves alike. settings: of its search."""
-    game = games.make(game)
+    """Return a player of a game, or of one by its name, that thinks all moves alike. settings: of its search."""
+    game = games.make(game) if isinstance(game, str) else game
     return LoadedPlayer(game, UniformEngine(game, on_batch), models.Search(**{"simulations": 50} | settings))
 
 

@@ -29,7 +29,7 @@ class Network(GreedyPlayer):
         greedy, plain = super().choose(seat, slots), np.zeros(len(slots), np.int64)
         return np.where(self.good | (seat.indices[slots] % 2 == 0), greedy, plain)
 
-    def actions(self, game, states):
+    def actions(self, game, states, plies):
         return (
             GreedyPlayer((5,))
             .seat(game, states, np.arange(len(states)), [[]] * len(states))
@@ -82,7 +82,7 @@ def test_the_optimum_of_one_player_is_the_mean_of_the_larger_numbers(evaluate):
     game = Race(1, turns=2)
     game.solver = "enumerate"
     report = evaluate(game, solver_positions=10)
-    states = evaluation._starts(make_config(evaluate={"num_games": 20}), game)
+    states = evaluation._starts(make_config(evaluate={"num_games": 20}), game).states
     first = np.maximum(states[:, 1], 7 - states[:, 1])
     assert report["optimum"]["scores"] == pytest.approx((first + 5).tolist())
     assert report["solver"]["overall"] == 1.0 and report["solver"]["random_overall"] == 0.5

@@ -5,16 +5,19 @@ import sys
 
 import numpy as np
 import pytest
-from helpers import Corridor, make_config, searching
+from helpers import Corridor, Table, loaded_player, make_config, searching
 
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.evaluate import arena, solver
 from az_mpi.evaluate.openings import openings
 from az_mpi.evaluate.opponents import RandomPlayer, SearchPlayer
+from az_mpi.evaluate.optimal import optimal_share
 from az_mpi.games.random_games import random_games
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import Evaluator, RolloutEvaluator, UniformEvaluator
+from az_mpi.player.limits import Limit
+from az_mpi.player.session import Session
 from az_mpi.search import make_search, puct
 from az_mpi.selfplay.player import Player
 
@@ -102,6 +105,57 @@ def test_matches_random_games_and_playouts_end_there():
 def test_the_enumeration_solves_the_game_with_its_limit():
     solved = solver.enumerate_all(Corridor(31))
     assert (solved.values == 0).all() and len(solved.states) < 31 * 2
+
+
+class Counter(Corridor):
+    """One player adds 0 or 1, `max_plies` times; the state is the sum, and does not say how often."""
+
+    num_players, score_name, state_size = 1, "units", 1
+
+    def initial(self, n):
+        return np.zeros((n, 1), np.uint64)
+
+    def play(self, states, actions):
+        return states + np.asarray(actions, np.uint64)[:, None]
+
+    def terminal(self, states):
+        return np.zeros(len(states), bool), states[:, 0].astype(np.float32) / 10
+
+    def to_play(self, states):
+        return np.zeros(len(states), np.int8)
+
+    def score(self, states):
+        return states[:, 0].astype(np.float32)
+
+
+def test_the_optimum_of_one_player_counts_the_moves_of_the_openings():
+    game = Counter()
+    starts = openings(game, 4, 2, 0)._replace(moves=[[0, 0], [0, 0], [0, 0], [0]])
+    best = solver.Enumeration(game).optimum_from(starts)
+    assert best.tolist() == (starts.states[:, 0] + MAX_PLIES - np.array([2, 2, 2, 1])).tolist()
+
+
+def test_solved_positions_are_searched_with_the_moves_before_them(world):
+    solved = solver.enumerate_all(Corridor(31))
+    assert solved.part(1, 2).plies.tolist() == solved.plies.tolist()[1::2]
+    last = solved.plies == MAX_PLIES - 1
+    evaluate = Table(Corridor(31), {})
+    player = SearchPlayer(evaluate, make_config(search={"simulations": 8}).search)
+    at_last = solver.Solved(solved.states[last], solved.legal[last], solved.action_values[last], solved.plies[last])
+    optimal_share(world, Corridor(31), player, at_last)
+    assert evaluate.seen and set(evaluate.seen) <= set(map(tuple, at_last.states.tolist()))
+
+
+def test_a_session_beside_another_one_counts_its_moves():
+    session = Session(loaded_player(Corridor(31)))
+    for _ in range(MAX_PLIES - 1):
+        session.play(0)
+    aside = session.beside(actions=[1])
+    aside.think(Limit(simulations=8))
+    assert aside.simulations == 1 and aside._search.trees.exact[0, 0], "the game ends after this move"
+    again = session.beside().beside()
+    again.play(0)
+    assert again.over and again.result == 0
 
 
 class Nonsense(RandomPlayer):

@@ -209,7 +209,7 @@ class Oracle:
     solved: solver.Solved
     sign: int
 
-    def actions(self, game, states):
+    def actions(self, game, states, plies):
         values = np.stack([worth(self.solved, state) for state in states])
         return np.nanargmax(self.sign * values, axis=1)
 
