@@ -16,10 +16,10 @@ from az_mpi.core.players import of_players
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import Openings, openings, repeats
-from az_mpi.evaluate.opponents import RESIGNS, Opponent
+from az_mpi.evaluate.opponents import RESIGNS, Opponent, SearchSeat
 from az_mpi.evaluate.tally import MatchResult, Played, Scores, Shares, tally
 from az_mpi.games import chance
-from az_mpi.games.base import Game
+from az_mpi.games.base import Game, all_legal
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import World, split_evenly
 
@@ -157,7 +157,7 @@ class _Table:
         if not len(slots):
             return False
         player = self.players[k]
-        actions = _legal(self.game, player, self.states[slots], self.seats[k].choose(slots))
+        actions = _legal(self.game, self.seats[k], player, self.states[slots], self.seats[k].choose(slots))
         resigned = actions == RESIGNS
         for slot in slots[resigned]:
             results = np.full(self.game.num_players, 1 / max(self.game.num_players - 1, 1))
@@ -188,19 +188,19 @@ class _Table:
         self.on_game(played)
 
 
-def _legal(game, player, states, actions):
+def _legal(game, seat, player, states, actions):
     """Return the actions of an opponent, int64 [k]. Raises OwnCodeError unless each is legal in its state or RESIGNS:
     the rules may be compiled, and do not look."""
     actions = np.asarray(actions)
-    if type(player).__module__.startswith("az_mpi."):  # its moves come from the game
+    what, chooser = ("search", seat.search) if type(seat) is SearchSeat else ("opponent", player)
+    if type(chooser).__module__.startswith("az_mpi."):  # its moves come from the game
         return actions
-    if actions.shape == (len(states),) and actions.dtype.kind in "iu":
+    if actions.shape == (len(states),):
         playable = np.flatnonzero(actions != RESIGNS)
-        inside = (actions[playable] >= 0) & (actions[playable] < game.num_actions)
-        if inside.all() and game.legal(states[playable])[np.arange(len(playable)), actions[playable]].all():
+        if all_legal(actions[playable], game.legal(states[playable]), np.arange(len(playable))):
             return actions.astype(np.int64)
     raise OwnCodeError(
-        f"the opponent {type(player).__name__} has chosen a move that is not legal: {actions!r:.200}\n"
+        f"the {what} {type(chooser).__name__} has chosen a move that is not legal: {actions!r:.200}\n"
         f"  expected: {len(states)} whole numbers, each a legal action of its state, or RESIGNS, "
         f"{RESIGNS}\n  az_mpi.evaluate.opponents.Opponent says what an opponent returns"
     )

@@ -239,6 +239,15 @@ def legal_words(game: Game, state: np.ndarray) -> dict[str, int]:
     return {game.action_to_text(state, action): action for action in actions}
 
 
+def all_legal(actions: np.ndarray, legal: np.ndarray, rows: np.ndarray) -> bool:
+    """Return whether these are whole numbers, one for each of `rows`, int [n], and each a legal action there. legal:
+    bool [m, A]."""
+    if actions.shape != rows.shape or actions.dtype.kind not in "iu":
+        return False
+    inside = (actions >= 0) & (actions < legal.shape[1])
+    return bool(inside.all() and legal[rows, actions].all())
+
+
 def positions(game: Game, state: np.ndarray, actions: Iterable[int]) -> Iterator[np.ndarray]:
     """Yield the position, [S], before each of these actions, which are played one after the other from `state` on."""
     for action in actions:

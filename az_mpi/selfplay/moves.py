@@ -13,6 +13,7 @@ from numba import njit
 
 from az_mpi.core.intrinsics import SHARED_BYTES, call2, finish_shared, floats_on_stack, inner, shared_call, uncounted
 from az_mpi.core.problems import OwnCodeError
+from az_mpi.games.base import all_legal
 from az_mpi.search import choices, root, tree
 from az_mpi.selfplay.record import POLICY
 
@@ -83,12 +84,13 @@ def empty(game: Game, num_games: int, num_moves: int) -> Moves:
     return Moves(np.zeros((num_games, num_moves), MOVE), states, policy, num_entries)
 
 
-def added(moves: Moves, trees: tree.Trees, slots: np.ndarray, plies: np.ndarray, found: Found) -> Moves:
+def added(moves: Moves, search: Search, slots: np.ndarray, plies: np.ndarray, found: Found) -> Moves:
     """Return the same moves and those that the games `slots`, int64 [n], play now from the roots of their trees.
-    plies: int32 [n], the moves before them. Raises OwnCodeError if the parts of `found` do not fit together."""
-    _check(found, len(slots))
+    plies: int32 [n], the moves before them. Raises OwnCodeError if the parts of `found` do not fit together, or
+    are no legal actions."""
+    _check(search, slots, found)
     moves = _with_room(moves, slots, found.nums)
-    _keep(_in_bytes(moves), tree.in_bytes(trees), slots, plies, found)
+    _keep(_in_bytes(moves), tree.in_bytes(search.trees), slots, plies, found)
     return moves
 
 
@@ -188,14 +190,24 @@ def _keep_policy(trees, b, moves, move, weights, noise, how):
         move.surprise = root.surprise_of(trees, b, entries.action, entries.probability, noise)
 
 
-def _check(found, num):
-    rows, total = [len(part) for part in found], found.nums.sum()
+def _check(search, slots, found):
+    num, rows, total = len(slots), [len(part) for part in found], found.nums.sum()
     if rows != [num] * 4 + [total] * 2 or (found.nums < 0).any():
         raise OwnCodeError(
             f"a search returned arrays of {rows} rows, and counts whose sum is {total}, for {num} games\n"
             "  expected: an action, a value, a surprise and a count for each game, and as many entries of policies, "
             "each with its probability, as the counts add up to"
         )
+    legal, games = search.game.legal(search.trees.state[slots, 0]), np.arange(num)
+    for name, actions, rows in (
+        ("choose", found.actions, games),
+        ("policy", found.entries, np.repeat(games, found.nums)),
+    ):
+        if not all_legal(actions, legal, rows):
+            raise OwnCodeError(
+                f"{type(search).__name__}.{name} returned an action that is not legal: {actions!r:.200}\n"
+                "  expected: whole numbers, each a legal action of the position at the root of its game's tree"
+            )
 
 
 @njit(cache=True, nogil=True)

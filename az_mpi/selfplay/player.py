@@ -198,7 +198,7 @@ class Player:
         if how.keeps_surprises:
             surprises = search.surprise(slots, targets)
         found = moves.Found(actions, values, surprises, *targets)
-        self._moves = moves.added(self._moves, search.trees, slots, ply, found)
+        self._moves = moves.added(self._moves, search, slots, ply, found)
         search.advance(slots, actions)
         self.ply[slots] += 1
         return ~self.plays_on[slots] & (values < how.resigns_below)

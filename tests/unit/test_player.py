@@ -304,3 +304,22 @@ def test_a_search_of_ones_own_whose_policies_do_not_fit_its_counts_is_refused(tm
     settings = make_config(search={"algorithm": f"{tmp_path}/own.py:Leftmost", "simulations": 3})
     with pytest.raises(OwnCodeError, match="as the counts add up to"):
         play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 0), [5])
+
+
+@pytest.mark.parametrize("action", [0, 9, -3, 10**6])  # 0 is no longer legal in the second move
+@pytest.mark.parametrize("of_policy", [False, True])
+def test_a_search_of_ones_own_whose_actions_are_not_legal_is_refused(tmp_path, action, of_policy):
+    chosen = f"""
+    def choose(self, slots, temperature):
+        return np.full(len(slots), {action})
+"""
+    targets = f"""
+    def policy(self, slots):
+        nums, actions, probabilities = super().policy(slots)
+        return nums, np.full_like(actions, {action}), probabilities
+"""
+    (tmp_path / "own.py").write_text("import numpy as np\n" + OWN_SEARCH + (targets if of_policy else chosen))
+    settings = make_config(search={"algorithm": f"{tmp_path}/own.py:Leftmost", "simulations": 3})
+    of = "policy" if of_policy else "choose"
+    with pytest.raises(OwnCodeError, match=rf"Leftmost\.{of} returned an action that is not legal"):
+        play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 0), [5])

@@ -172,6 +172,21 @@ def test_a_move_that_is_not_legal_ends_a_match_with_the_opponents_name(action):
         arena.play_games(game, Nonsense((action,)), RandomPlayer((1,)), openings(game, 1, 1, 0), np.arange(2))
 
 
+class Illegal(puct.Search):
+    """Chooses a move that there is not."""
+
+    def choose(self, slots, temperature):
+        return np.full(len(slots), 10**6)
+
+
+def test_a_move_of_a_search_of_ones_own_that_is_not_legal_ends_a_match_with_its_name(monkeypatch):
+    monkeypatch.setitem(sys.modules, "own_searches", sys.modules[__name__])
+    game, config = Corridor(), make_config(search={"algorithm": "own_searches:Illegal", "simulations": 2})
+    player = SearchPlayer(Avoiding(game), config.search)
+    with pytest.raises(OwnCodeError, match="the search Illegal has chosen a move that is not legal"):
+        arena.play_games(game, player, RandomPlayer((1,)), openings(game, 1, 1, 0), np.arange(2))
+
+
 class Misshapen(Avoiding):
     """Gives each position one logit too few."""
 
