@@ -166,4 +166,4 @@ def exp32(x: np.float32) -> np.float32:
     p = p * f + np.float32(0.5)
     p = p * f + np.float32(1)
     p = p * f + np.float32(1)
-    return p * _POWERS[i + np.int32(127)]
+    return p * _POWERS[(i + np.int32(127)) & np.int32(127)]  # NaN reads inside of the table, too

@@ -94,8 +94,8 @@ def _cure(place, error):
 
 def fitting(evaluation: Any, shape: tuple[int, ...], num_values: int, who: object) -> Any:
     """Return an evaluation, the arrays (logits, value), for compiled code. Raises OwnCodeError unless logits have this
-    shape, [n, A], and there are n values, or n rows of `num_values` if that is not 1. who: the evaluator or engine that
-    made it."""
+    shape, [n, A], and there are n values, or n rows of `num_values` if that is not 1; of a user's own code also unless
+    it is of numbers. who: the evaluator or engine that made it."""
     logits, value = evaluation
     came = [getattr(part, "shape", type(part).__name__) for part in (logits, value)]
     values = shape[:1] if num_values == 1 else (shape[0], num_values)
@@ -105,4 +105,17 @@ def fitting(evaluation: Any, shape: tuple[int, ...], num_values: int, who: objec
             f"  expected: logits float32 {shape}, value float32 {values}: a row for each state that it was given\n"
             "  examples/own_evaluator.py is an evaluator that can be copied"
         )
+    for maker in (who, getattr(who, "engine", who)):
+        if not type(maker).__module__.startswith("az_mpi."):
+            _check_numbers(logits, value, maker)
     return logits, value
+
+
+def _check_numbers(logits, value, who):
+    import numpy as np  # not at the top: the configuration is read without it
+
+    if not (np.isfinite(np.max(logits, axis=1)).all() and np.isfinite(value).all()):  # the largest is NaN if one is
+        raise OwnCodeError(
+            f"{type(who).__name__} returned logits or values that are no finite numbers\n"
+            "  expected: finite numbers; a logit may be -inf where another one of its state is not"
+        )

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers import Corridor, Table, loaded_player, make_config, searching
 
+from az_mpi import games
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.evaluate import arena, solver
 from az_mpi.evaluate.openings import openings
@@ -202,6 +203,36 @@ def test_an_evaluation_of_another_shape_is_refused():
         search.run(slots)
 
 
+class Broken(UniformEvaluator):
+    """Gives one position a number that is none."""
+
+    def __init__(self, game, part, number):
+        super().__init__(game)
+        self.part, self.number = part, number
+
+    def __call__(self, states):
+        found = super().__call__(states)
+        found[self.part][-1:] = self.number
+        return found
+
+
+@SEARCHES
+@pytest.mark.parametrize("compiled", [True, False], ids=["compiled rules", "batches"])
+@pytest.mark.parametrize("part, number", [(0, np.nan), (0, np.inf), (0, -np.inf), (1, np.nan), (1, -np.inf)])
+def test_an_evaluation_that_is_no_number_is_refused(algorithm, compiled, part, number):
+    game = games.make("tictactoe") if compiled else Corridor()
+    search, slots = searching(game, Broken(game, part, number), game.initial(2), simulations=4, algorithm=algorithm)
+    with pytest.raises(OwnCodeError, match="Broken returned logits or values that are no finite numbers"):
+        search.run(slots)
+
+
+def test_a_logit_may_be_minus_infinite():
+    game = Corridor()
+    search, slots = searching(game, Broken(game, 0, [-np.inf, 0]), game.initial(2), simulations=4)
+    search.run(slots)
+    assert search.trees.edge_prior[1, :2].tolist() == [0, 1]
+
+
 class ThreeArguments(puct.Search):
     """As a search of a user's own was written before `reset` took the plies."""
 
@@ -216,6 +247,20 @@ def test_a_search_of_ones_own_may_reset_without_plies(monkeypatch):
     search.reset(np.arange(2), game.initial(2), np.zeros(2, np.uint64), np.array([1, 4]))
     search.run(np.arange(2))
     assert search.trees.root_ply.tolist() == [1, 4] and search.done(np.arange(2)).all()
+
+
+class NotNumbers(Engine):
+    """As an engine of a user's own that returns NaN."""
+
+    def evaluate(self, planes):
+        return {"policy": np.full((len(planes), 9), np.nan, np.float32), "value": np.zeros(len(planes), np.float32)}
+
+
+def test_engine_results_that_are_no_numbers_are_refused():
+    game = games.make("tictactoe")
+    search, slots = searching(game, CachedEvaluator(game, NotNumbers(), num_bytes=2**16), game.initial(2))
+    with pytest.raises(OwnCodeError, match="NotNumbers returned logits or values that are no finite numbers"):
+        search.run(slots)
 
 
 class Narrow(Engine):
