@@ -13,6 +13,7 @@ from az_mpi.games import chance
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions
 
+REPEATED = 0.1  # of the openings may repeat without a word: an interval is about 5 % too narrow then
 # A set counts as complete when this many rounds of play-outs in a row bring nothing new.
 IDLE_ROUNDS, ROUND_LEAST = 8, 256
 
@@ -43,10 +44,10 @@ def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> Ope
 
 
 def repeats(game: Game, starts: Openings, plies: int) -> str:
-    """Return a warning if the openings of a match, of `plies` random moves, repeat and chance makes no difference; else
-    ""."""
+    """Return a warning if more than REPEATED of the openings of a match, of `plies` random moves, repeat and chance
+    makes no difference; else ""."""
     different = len({state.tobytes() for state in starts.states})
-    if different == len(starts.states) or game.num_outcomes:
+    if different >= (1 - REPEATED) * len(starts.states) or game.num_outcomes:
         return ""
     return (
         f"  openings repeat: there are {different} of {plies} plies. Games between players without chance repeat too, "

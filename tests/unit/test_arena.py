@@ -89,10 +89,10 @@ def test_openings_that_repeat_are_warned_of_once(caplog):
         play_match(Part(rank, 100), CONNECT4, *sides, num_games, plies, (1,))
         return [record.getMessage() for record in caplog.records]
 
-    assert said(0, 98, 2) == said(1, 100, 2) == said(0, 100, 3) == []
-    [text] = said(0, 100, 2)
+    assert said(0, 98, 2) == said(0, 100, 2) == said(1, 110, 2) == said(0, 110, 3) == []
+    [text] = said(0, 110, 2)
     assert "openings repeat: there are 49 of 2 plies" in text
-    assert said(0, 100, 2) == []
+    assert said(0, 110, 2) == []
 
 
 def test_each_opening_is_played_with_both_colours(world):
