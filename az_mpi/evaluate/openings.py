@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from az_mpi.core.problems import Refusal
 from az_mpi.games import chance
 from az_mpi.games.base import Game
 from az_mpi.games.random_games import random_actions
@@ -33,13 +34,16 @@ def openings(game: Game, num: int, plies: int, seed: int | Sequence[int]) -> Ope
     """Return `num` openings of `plies` uniformly random moves, all of positions in play where a player is to move.
 
     Chance moves on the way, and those that come next, are drawn too and do not count as plies. If there are fewer than
-    `num` different positions, they repeat in the same order. If no game lasts that long, the openings are as long as
-    possible. seed: as for numpy's generators.
+    `num` different positions, they repeat in the same order. If no game lasts that long, by the rules or by
+    `game.max_plies`, the openings are as long as possible; Refusal if no player moves at all. seed: as for
+    numpy's generators.
     """
     rng = np.random.default_rng(seed)
     plies = min(plies, game.max_plies)
     while not len((found := distinct(game, np.full(num, plies), rng)).moves):
         plies -= 1
+        if plies < 0:
+            raise Refusal(f"{game.name}: no game lasts until a player is to move; it ends after {game.max_plies} plies")
     return found.pick(np.arange(num) % len(found.moves))
 
 
@@ -88,8 +92,10 @@ def _play_out(game, depths, rng):
     states = game.initial(len(depths))
     rows = np.arange(len(depths))
     played = [[] for _ in rows]
+    num_played = np.zeros(len(rows), np.int64)  # chance moves too
 
     def note(at, actions):
+        num_played[rows[at]] += 1
         for row, action in zip(rows[at].tolist(), actions.tolist()):
             played[row].append(action)
 
@@ -97,7 +103,7 @@ def _play_out(game, depths, rng):
     for ply in range(last + 1):
         if game.num_outcomes:
             states = chance.resolve(game, states, lambda at: rng.random(len(at)), note)
-        in_play = ~game.terminal(states)[0]
+        in_play = ~game.terminal_at(states, num_played[rows])[0]
         states, rows = states[in_play], rows[in_play]
         going = np.flatnonzero(depths[rows] > ply)
         actions = random_actions(game.legal(states[going]), rng.random(len(going)))

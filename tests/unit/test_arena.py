@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from helpers import Corridor
 from scripted import Scripted
 from stand_ins import Part, Shown
 
 from az_mpi import games
 from az_mpi.config import load
 from az_mpi.config import schema as models
+from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import OPPONENTS
 from az_mpi.evaluate import arena
 from az_mpi.evaluate.arena import play_match
@@ -57,6 +59,20 @@ def test_opening_longer_than_any_game():
     """At nine plies tic-tac-toe is over; at eight it may be in play, with one empty cell."""
     states = openings(TICTACTOE, 5, 50, seed=1).states
     assert (np.bitwise_count(states).sum(axis=1) == 8).all() and not TICTACTOE.terminal(states)[0].any()
+
+
+@pytest.mark.parametrize("game", [Corridor(31), games.make("backgammon(max_plies=30)")], ids=lambda game: game.name)
+def test_openings_end_before_the_limit_of_a_game_whose_rules_do_not_end_it(game):
+    """Chance moves count to the limit, not to the plies of an opening."""
+    found = openings(game, 5, 100, seed=1)
+    plies = np.array([len(moves) for moves in found.moves])
+    assert not game.terminal_at(found.states, plies)[0].any() and plies.max() == game.max_plies - 1
+
+
+def test_a_game_without_a_move_of_a_player_has_no_opening(monkeypatch):
+    monkeypatch.setattr(Corridor, "max_plies", 0)
+    with pytest.raises(Refusal, match="corridor: no game lasts until a player is to move"):
+        openings(Corridor(), 5, 2, seed=1)
 
 
 def test_no_opening():
