@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from az_mpi.core.players import of_players
+from az_mpi.core.printing import counted
+from az_mpi.core.problems import OwnCodeError
 from az_mpi.games import chance
 from az_mpi.search import batches, choices, make_search, streams
 from az_mpi.selfplay import ended, moves, starts
@@ -131,7 +133,7 @@ class Player:
 
     def start(self, slots: np.ndarray, ids: np.ndarray, iteration: int) -> None:
         """Begin a game in each slot; ids: uint64 [n]. Its random numbers depend on the seed and its id alone. Where it
-        begins, see `starts.begin`."""
+        begins, see `starts.begin`. Raises OwnCodeError if the limit of moves ends it before a player moves."""
         self.ids[slots], self.iterations[slots], self.live[slots] = ids, iteration, True
         self._moves.num_entries[slots] = 0
         for slot in slots:
@@ -141,6 +143,11 @@ class Player:
         self.first_ply[slots] = self.ply[slots] = plies
         self.search.reset(slots, states, words, plies)
         self._draw(slots)
+        if (self.ply[slots] >= self.max_plies).any():
+            raise OwnCodeError(
+                f"a game of {self.game.name} has {counted(self.max_plies, 'move')} of chance before a player moves, "
+                "and may have no more moves\n  let selfplay.max_plies, or the game's own max_plies, be larger"
+            )
         if self.config.selfplay.resign_threshold < 1 and self.game.num_players == 2:
             drawn = streams.uniforms(self.search.streams, slots)
             self.plays_on[slots] = drawn < self.config.selfplay.resign_play_on

@@ -167,6 +167,15 @@ def test_games_longer_than_the_cap_are_draws_and_say_so(cap):
     assert (True, True) in results and (cap == 1 or (False, True) in results)
 
 
+@pytest.mark.parametrize("name, cap", [("backgammon", 1), ("2048(size=2)", 1), ("2048(size=2)", 2)])
+@pytest.mark.parametrize("random_plies", [0, 5])
+def test_a_cap_that_the_first_moves_of_chance_reach_is_refused(name, cap, random_plies):
+    config = make_config(name, search=QUICK, selfplay={"max_plies": cap, "random_plies": random_plies})
+    player = Player(config, game := games.make(name), UniformEvaluator(game), 0, num_games=4)
+    with pytest.raises(OwnCodeError, match=f"has {cap} moves? of chance before a player moves"):
+        play_games(player, range(4))
+
+
 def test_no_cap_is_as_long_as_the_game():
     record = play_games(make_player(), range(60))
     assert record.games["length"].max() == 9 and not record.games["truncated"].any()
