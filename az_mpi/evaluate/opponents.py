@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from az_mpi.search.puct import Search
 
 RESIGNS = -1  # in place of an action: the player loses the game
+CHANCES_MOST = 8  # in a row, of `GreedyPlayer`: an outcome may lead to chance again, without end
 
 
 class Opponent:
@@ -132,8 +133,9 @@ class GreedyPlayer(RandomPlayer):
         return random_actions(best & legal, self.draws(seat, slots))
 
 
-def _gains(game, states, mover):
-    """Return what the players `mover`, int [n], have in these states, [n, S]; see `GreedyPlayer`. float64 [n]."""
+def _gains(game, states, mover, looks=CHANCES_MOST):
+    """Return what the players `mover`, int [n], have in these states, [n, S]; see `GreedyPlayer`. float64 [n]. looks:
+    how many moves of chance in a row are looked at."""
     ended, value = game.terminal(states)
     if game.num_players == 1:
         scores = game.score(states)
@@ -142,10 +144,10 @@ def _gains(game, states, mover):
         results = of_players(game.num_players, value, game.to_play(states))
         gains = np.where(ended, results[np.arange(len(states)), mover], 0.0).astype(np.float64)
     drawn = np.flatnonzero(chance.due(game, states) & ~ended)
-    if len(drawn):
+    if len(drawn) and looks:
         chances = game.chances(states[drawn])
         rows, outcomes = np.nonzero(chances)
-        after = _gains(game, game.play(states[drawn[rows]], outcomes), mover[drawn[rows]])
+        after = _gains(game, game.play(states[drawn[rows]], outcomes), mover[drawn[rows]], looks - 1)
         gains[drawn] = np.bincount(rows, chances[rows, outcomes] * after, len(drawn))
     return gains
 

@@ -88,7 +88,8 @@ class Session:
 
     def _simulations_max(self):
         """Return how many simulations fill the tree, at as many edges a node as the initial position has."""
-        states = chance.resolve(self.game, self.states[-1][None], lambda rows: np.zeros(len(rows)))
+        rng = np.random.default_rng(0)  # an outcome that leads to chance again must not come up for ever
+        states = chance.resolve(self.game, self.states[-1][None], lambda rows: rng.random(len(rows)))
         edges = max(int(self.game.legal(states).sum()), self.game.num_outcomes)
         node = NODE.itemsize + self.game.state_dtype.itemsize * self.game.state_size + EDGE.itemsize * edges
         return max(min(self._tree_bytes // node, SIMULATIONS_MAX), 2 * self._leaves_max)

@@ -187,6 +187,19 @@ class Rain(PositionGame):
         return min(low, high), 1 if high < low else 0
 
 
+class Again(Rain):
+    """As Rain, but a drop that would fall on the first cell falls again."""
+
+    name, max_plies, compiled = "again", 200, False
+
+    def apply(self, state, action):
+        if state[6] and action:
+            state[action], state[6] = 1, state[6] - 1
+        elif not state[6]:
+            state[action] = 0
+            state[5], state[6] = state[5] + 1, 1
+
+
 def plain(game):
     """Return the game with rules that run as Python: the search then takes steps of batches."""
     game = copy.copy(game)

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from kinds import Again
 from races import Race
 from stand_ins import Part
 
@@ -199,6 +200,13 @@ def test_the_greedy_player_looks_at_the_mean_over_the_outcomes():
         states[:, 1] = 1
         seat = greedy_moves((1,)).seat(game, states, np.arange(3), [[], [], []])
         assert seat.choose(np.arange(3)).tolist() == [chosen] * 3
+
+
+def test_the_greedy_player_ends_where_chance_may_lead_to_chance_again():
+    game = Again()
+    starts = openings(game, 3, 1, seed=0)
+    chosen = greedy_moves((1,)).seat(game, starts.states, np.arange(3), starts.moves).choose(np.arange(3))
+    assert game.legal(starts.states)[np.arange(3), chosen].all()
 
 
 def test_the_greedy_player_takes_a_win_of_two_players():

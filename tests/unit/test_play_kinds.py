@@ -77,6 +77,17 @@ def test_a_session_plays_a_game_of_each_kind_to_its_end(name):
     assert len(session.played()) == len(session.actions) >= len(drawn)
 
 
+def test_a_session_plays_a_game_whose_chance_may_lead_to_chance_again():
+    session = session_of("kinds:Again")
+    session.warm_up()
+    session.draw()
+    while not session.over:
+        session.think(Limit(20))
+        session.play(session.best())
+        session.draw()
+    assert session.score == 5
+
+
 def test_moves_of_chance_come_from_the_sessions_random_numbers():
     def drawn(seed):
         session, words = session_of("kinds:Rain", seed), []
