@@ -83,7 +83,8 @@ def _value(trees, b, n, edge):
     if edge["edge_exact"]:
         child = trees.node[b, edge["edge_child"]]
         if trees.several.shape[2]:
-            return float(trees.several[b, edge["edge_child"], trees.node[b, n]["player"]]), True
+            # As `tree.exact_edge` does: results of nodes are float32, and the expectations here are not.
+            return float(np.float32(trees.several[b, edge["edge_child"], trees.node[b, n]["player"]])), True
         same = child["player"] == trees.node[b, n]["player"]
         return float(child["exact_value"] if same else -child["exact_value"]), True
     return float(edge["edge_value_sum"] / edge["edge_visits"]), False

@@ -200,6 +200,37 @@ class Again(Rain):
             state[5], state[6] = state[5] + 1, 1
 
 
+class Lots(PositionGame):
+    """Player 0 chooses 0 or 1, then player 1. After 1 of player 1 it is drawn by lot which of three players wins, else
+    player 0 wins. A state is the two choices, the lot, and how many of these were made."""
+
+    name, num_players, num_actions, num_outcomes, compiled = "lots", 3, 2, 3, False
+    planes_shape, state_size, state_dtype, max_plies = (1, 1, 2), 4, np.dtype(np.int8), 3
+    symmetry_cells = symmetry_actions = identity(2)
+
+    def apply(self, state, action):
+        state[state[3]] = action
+        state[3] += 1
+
+    def legal_actions(self, state, legal):
+        legal[:] = True
+
+    def results(self, state, values):
+        if state[3] == 3:
+            values[:] = -0.5
+            values[state[2] if state[1] else 0] = 1
+        return state[3] == 3
+
+    def current_player(self, state):
+        return CHANCE if state[3] == 2 else state[3] % 3
+
+    def outcome_chances(self, state, chances):
+        chances[0], chances[1], chances[2] = 0.3, 0.5, 0.2  # in float32 the expectations are rounded
+
+    def observe(self, state, planes):
+        planes[0, 0, state[0]] = 1
+
+
 def plain(game):
     """Return the game with rules that run as Python: the search then takes steps of batches."""
     game = copy.copy(game)

@@ -88,6 +88,13 @@ def test_a_session_plays_a_game_whose_chance_may_lead_to_chance_again():
     assert session.score == 5
 
 
+def test_the_line_of_three_players_goes_to_the_best_expectation_whose_length_nobody_knows():
+    session = session_of("kinds:Lots")
+    session.think(Limit(300))
+    trees = session._search.trees
+    assert trees.exact[0, 0] and all(move.exact and move.variation[1:] == [1] for move in session.moves())
+
+
 def test_moves_of_chance_come_from_the_sessions_random_numbers():
     def drawn(seed):
         session, words = session_of("kinds:Rain", seed), []
