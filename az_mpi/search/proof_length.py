@@ -11,7 +11,8 @@ UNKNOWN = -1
 def proof_lengths(trees: tree.Trees, b: int) -> np.ndarray:
     """Return, for each node of tree b, the number of moves to the end of the game along its proof, int32 [nodes used]:
     the shortest way to a win for the player to move there, else the longest way to the proven result. UNKNOWN for nodes
-    without a known result. Moves that were not searched may win sooner."""
+    without a known result, and where only an expectation over chance moves is known. Moves that were not searched may
+    win sooner."""
     return _proof_lengths(tree.in_bytes(trees), b)
 
 
@@ -28,8 +29,9 @@ def _proof_lengths(trees, b):
             continue
         for e in range(node.first_edge, node.first_edge + node.edge_count):
             known, value = tree.exact_edge(trees, b, np.int64(n), np.int64(e))
-            if known and value == node.exact_value:
-                length = lengths[trees.edge[b, e].edge_child] + 1
+            below = lengths[trees.edge[b, e].edge_child] if known else UNKNOWN
+            if below != UNKNOWN and value == node.exact_value:
+                length = below + 1
                 is_better = length < lengths[n] if node.exact_value > 0 else length > lengths[n]
                 if lengths[n] == UNKNOWN or is_better:
                     lengths[n] = length

@@ -21,6 +21,7 @@ from az_mpi.player import loaded_player
 from az_mpi.player.limits import Limit
 from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.player.session import Session
+from az_mpi.search.proof_length import UNKNOWN, proof_lengths
 
 KINDS = "kinds:Digits", "kinds:Pig", "kinds:Trio", "kinds:Rain"
 
@@ -93,6 +94,8 @@ def test_the_line_of_three_players_goes_to_the_best_expectation_whose_length_nob
     session.think(Limit(300))
     trees = session._search.trees
     assert trees.exact[0, 0] and all(move.exact and move.variation[1:] == [1] for move in session.moves())
+    of_player_1 = trees.edge["edge_child"][0, :2]
+    assert (proof_lengths(trees, 0)[[0, *of_player_1]] == UNKNOWN).all()
 
 
 def test_moves_of_chance_come_from_the_sessions_random_numbers():
