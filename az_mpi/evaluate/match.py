@@ -217,9 +217,17 @@ class Match:
         self._told = time.monotonic()
         under_way = any(self.round)
         others = " (of the current round, only root's games)" if under_way and self.world.size > 1 else ""
-        known = [[*played, *kept] for played, kept in zip(self.played, self.round)]
         games = self._num_sets() * self.game.num_players
-        self._say(f"  {so_far(known, games, self.names)}{others}")
+        self._say(f"  {so_far(self._known(), games, self.names)}{others}")
+
+    def _known(self):
+        """Return `played` with this rank's games of the round under way. A signal may come where `_exchange` has added
+        these and not dropped them yet."""
+        indices = [{one.game_index for one in played} for played in self.played]
+        return [
+            [*played, *(one for one in kept if one.game_index not in there)]
+            for played, kept, there in zip(self.played, self.round, indices)
+        ]
 
     def _say(self, text):
         if self.world.is_root:
@@ -314,7 +322,7 @@ class Match:
 
         for number in STOPS:
             signal.signal(number, signal.SIG_IGN)
-        self.played = [sorted([*played, *kept]) for played, kept in zip(self.played, self.round)]
+        self.played = [sorted(games) for games in self._known()]
         self.round = [[] for _ in self.played]
         if self.world.is_root and "OMPI_COMM_WORLD_RANK" in os.environ:
             # mpirun passes on no output any more, and kills this process within a quarter of a second.

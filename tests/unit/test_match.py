@@ -1,5 +1,6 @@
 """python -m az_mpi match and ladder, on one rank; the files of games; sequential tests and ratings."""
 
+import argparse
 import json
 import math
 import re
@@ -12,7 +13,8 @@ from helpers import make_run
 from az_mpi import games
 from az_mpi.__main__ import main
 from az_mpi.core.problems import Refusal
-from az_mpi.evaluate import ladder, rating
+from az_mpi.evaluate import ladder, match, rating
+from az_mpi.evaluate.tally import Played
 from az_mpi.games.base import legal_words, positions
 from az_mpi.games.random_games import random_actions
 from az_mpi.records import game_records
@@ -253,6 +255,19 @@ def test_a_match_with_itself_and_its_table(run, capsys):
     assert status == 0 and "(A)" in out and "score 0.500" in out  # each opening is played twice, alike
     status, out = play(capsys, "match", run, "random", "--games", 4, "--seconds", 0.02)
     assert status == 0 and "all games" in out
+
+
+def test_an_interruption_counts_no_game_twice(world, capsys, monkeypatch):
+    """A signal may come where the games of a round are known already, and still among those of the round."""
+    monkeypatch.setattr(match.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(match.os, "_exit", lambda status: None)
+    monkeypatch.delenv("OMPI_COMM_WORLD_RANK", raising=False)
+    given = argparse.Namespace(games=4, sprt=None, json=True, games_file=None, seconds=0)
+    made = match.Match(world, TICTACTOE, ["A", "B"], given)
+    first, second, third = (Played(k, [0], [1.0, -1.0], "", 1.0) for k in range(3))
+    made.played, made.round = [[first, second]], [[first, second, third]]
+    made.interrupt()
+    assert made.played == [[first, second, third]] and json.loads(capsys.readouterr().out)["num_games"] == 3
 
 
 def test_repeated_openings_are_reported(capsys):
