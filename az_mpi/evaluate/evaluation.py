@@ -85,7 +85,7 @@ def _judged(world, config, game, player, scores, show):
         return {}
     shown = show("solving positions", "positions")
     best = None if scores is None else solver.optimum_from(_starts(config, game))
-    solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update)
+    solved = solver.share(settings.solver_positions, world.rank, world.size, shown.update, settings.solver)
     shown.finish()
     found = {} if best is None else {"optimum": versus(scores, Scores(np.asarray(best, float)))}
     shown = show("comparison with the solver", "positions")

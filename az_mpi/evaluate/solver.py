@@ -75,9 +75,11 @@ class Solver:
         By default None: the solver does not know. Called on every rank, with the same positions."""
         return None
 
-    def share(self, num_positions: int, rank: int, size: int, on_progress: OnProgress = silent) -> Solved:
-        """Return the result of `solve`, which is kept."""
-        key = type(self), self.game.name, num_positions, rank, size
+    def share(
+        self, num_positions: int, rank: int, size: int, on_progress: OnProgress = silent, name: str = "auto"
+    ) -> Solved:
+        """Return the result of `solve`, which is kept. name: of `evaluate.solver`, as a solver may take arguments."""
+        key = type(self), name, self.game.name, num_positions, rank, size
         if key not in SOLVED:
             SOLVED[key] = self.solve(num_positions, rank, size, on_progress)
         return SOLVED[key]

@@ -246,8 +246,11 @@ class First(Opponent):
         return legal.shape[1] - 1 - legal[:, ::-1].argmax(axis=1) if self.last else legal.argmax(axis=1)
 
 class Start(Solver):
+    def __init__(self, game, num=1):
+        self.game, self.num = game, num
+
     def solve(self, num_positions, rank, size, on_progress):
-        states = self.game.initial(1)[rank::size]
+        states = np.repeat(self.game.initial(1), self.num, axis=0)[rank::size]
         legal = self.game.legal(states)
         return Solved(states, legal, np.where(legal, 0, np.nan).astype(np.float32))
 """
@@ -262,6 +265,9 @@ def test_an_opponent_and_a_solver_of_ones_own(world, tmp_path):
     assert list(report["matches"]) == ["own.py:First", "random", "own.py:First(last=True)"]
     assert all(match["num_games"] == 6 for match in report["matches"].values())
     assert report["solver"]["num_positions"] == 1 and report["solver"]["overall"] == 1.0
+    twice = settings(opponents=[], solver=f"{own}:Start(num=2)")
+    report = evaluate(world, twice, TICTACTOE, uniform, None, 0, Shown())
+    assert report["solver"]["num_positions"] == 2
     first = OPPONENTS.find(f"{own}:First")()
     assert play_match(world, TICTACTOE, first, first, 2, 0, (1,)) == arena.MatchResult((1, 0, 0), (0, 0, 1))
     assert "solver" in evaluate(world, settings(opponents=[], solver="enumerate"), TICTACTOE, uniform, None, 0, Shown())
