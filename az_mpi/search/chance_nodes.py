@@ -75,18 +75,23 @@ def prove(trees: Trees, b: int, n: int) -> bool:
     """Mark chance node n as exact, with the expected value, if all of its outcomes are; return whether they are."""
     node = trees.node[b, n]
     expected = 0.0
+    least, most = np.inf, -np.inf
     for e in range(node.first_edge, node.first_edge + node.edge_count):
         known, value = tree.exact_edge(trees, b, n, e)
         if not known:
             return False
         expected += trees.edge[b, e].edge_prior * value
+        least, most = min(least, value), max(most, value)
     node.exact = True
-    node.exact_value = expected
+    node.exact_value = min(max(expected, least), most)  # rounding must not make less than a win of wins alone
     for p in range(trees.several.shape[2]):
         expected = 0.0
+        least, most = np.inf, -np.inf
         for e in range(node.first_edge, node.first_edge + node.edge_count):
-            expected += trees.edge[b, e].edge_prior * trees.several[b, trees.edge[b, e].edge_child, p]
-        trees.several[b, n, p] = expected
+            value = trees.several[b, trees.edge[b, e].edge_child, p]
+            expected += trees.edge[b, e].edge_prior * value
+            least, most = min(least, value), max(most, value)
+        trees.several[b, n, p] = min(max(expected, least), most)
     return True
 
 

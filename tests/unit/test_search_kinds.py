@@ -88,6 +88,30 @@ def test_a_game_with_chance_is_proven_to_have_its_expected_value(algorithm):
     assert (node["chance"] & node["exact"]).any() and (node["exact"][0] or algorithm == "gumbel")
 
 
+class Certain(Pig):
+    """A die with `num_outcomes` sides decides nothing: who throws it has won."""
+
+    name, num_outcomes, max_plies = "certain", 41, 2
+
+    def apply(self, state, action):
+        state[0], state[3] = state[0] + 1, 1 if state[0] == 0 else 2
+
+    def result(self, state):
+        return state[0] == 2, -1.0 if state[0] == 2 else 0.0
+
+    def outcome_chances(self, state, chances):
+        chances[:] = 1 / self.num_outcomes
+
+
+@BOTH
+def test_a_win_whatever_chance_draws_is_a_proven_win(algorithm):
+    """The probabilities add up to 0.99999994 in float32."""
+    search, slots = searching(Certain(), algorithm, 200)
+    search.run(slots)
+    root = search.trees.node[0, 0]
+    assert root["exact"] and root["exact_value"] == 1
+
+
 @BOTH
 def test_values_of_a_dice_game_come_near_the_exact_ones(algorithm):
     """Pig with 12 points: value iteration has the values (`pig_values`)."""
