@@ -193,7 +193,7 @@ def as_python(function: Any) -> Any:
 
 def _checked(plain, dispatcher):
     """Return a function compiled as a dispatcher does it, but with each index checked: Numba leaves that to the options
-    of each function, whoever calls it."""
+    of each function, not of its caller."""
     given = None if dispatcher._can_compile else dispatcher.nopython_signatures
     return jit(given, **dispatcher.targetoptions | {"boundscheck": True})(plain)
 
