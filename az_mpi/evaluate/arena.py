@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from az_mpi.core.players import of_players
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.evaluate.dice import Dice
 from az_mpi.evaluate.openings import Openings, openings, repeats
 from az_mpi.evaluate.opponents import RESIGNS, Opponent, SearchSeat
 from az_mpi.evaluate.tally import MatchResult, Played, Scores, Shares, tally
 from az_mpi.games import chance
-from az_mpi.games.base import Game, all_legal
+from az_mpi.games.base import Game, all_legal, results
 from az_mpi.liveness import watchdog
 from az_mpi.mpi.world import World, split_evenly
 
@@ -173,11 +172,9 @@ class _Table:
         self.states[slots] = game.play(self.states[slots], actions)
         for slot, action in zip(slots, actions.tolist()):
             self.moves[slot].append(action)
-        states = self.states[slots]
-        ended, value = game.terminal_at(states, np.array([len(self.moves[slot]) for slot in slots]))
-        results = of_players(game.num_players, value, game.to_play(states)) + 0.0  # without negative zeros
+        ended, found = results(game, self.states[slots], np.array([len(self.moves[slot]) for slot in slots]))
         for k in np.flatnonzero(ended):
-            self._end(slots[k], results[k])
+            self._end(slots[k], found[k] + 0.0)  # without negative zeros
 
     def _end(self, slot, results, note=""):
         self.live[slot] = False

@@ -213,9 +213,9 @@ def kind_of(game: Game) -> str:
     return f"{game.name} is a game of {players}" + (" with chance moves" if game.num_outcomes else "")
 
 
-def results(game: Game, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (ended bool [B], the result of each player, float32 [B, P]), from `terminal` and `to_play`."""
-    ended, value = game.terminal(states)
+def results(game: Game, states: np.ndarray, plies: np.ndarray | int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Return (ended bool [B], the result of each player, float32 [B, P]), from `terminal_at` and `to_play`."""
+    ended, value = game.terminal_at(states, plies)
     return ended, of_players(game.num_players, value, game.to_play(states))
 
 

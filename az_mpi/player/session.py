@@ -141,8 +141,8 @@ class Session:
     @property
     def results(self) -> list[float] | None:
         """The result of each player, in [-1, 1]; None while the game is not over."""
-        ended, _ = self.game.terminal_at(self.state[None], self._start_ply + len(self.actions))
-        return (results(self.game, self.state[None])[1][0] + 0.0).tolist() if ended[0] else None  # no -0.0
+        ended, found = results(self.game, self.state[None], self._start_ply + len(self.actions))
+        return (found[0] + 0.0).tolist() if ended[0] else None  # no -0.0
 
     @property
     def score(self) -> float | None:

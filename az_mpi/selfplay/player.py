@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from az_mpi.core.players import of_players
 from az_mpi.core.printing import counted
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games import chance
+from az_mpi.games.base import results
 from az_mpi.search import batches, choices, make_search, streams
 from az_mpi.selfplay import ended, moves, starts
 
@@ -214,8 +214,7 @@ class Player:
         """End these games. resigns: bool [n], whether the player to move at the last position did. last: int32 [n],
         its ply."""
         roots = self.search.trees.state[slots, 0]
-        over, value = self.game.terminal(roots)
-        outcome = of_players(self.game.num_players, value, self.game.to_play(roots))
+        over, outcome = results(self.game, roots)
         if (rows := resigns & ~over).any():  # in games of two alone
             resigned = np.where(self._moves.move["to_play"][slots, last] == 0, -1, 1)
             outcome[rows] = np.stack([resigned, -resigned], axis=1)[rows]
