@@ -43,6 +43,11 @@ class NotNow(Refusal):
     status = exit_codes.RESUMABLE
 
 
+def refusal_of(error: BaseException) -> type[Refusal]:
+    """Return what an error of a file system is to be raised as: NotNow if it may pass by itself."""
+    return NotNow if passes(error) else Refusal
+
+
 class OwnCodeError(Refusal):
     """A user's own code, such as a game, has broken a rule. It may be raised on one rank alone, during a run."""
 

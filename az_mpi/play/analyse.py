@@ -17,7 +17,7 @@ from az_mpi import __version__
 from az_mpi.core import files
 from az_mpi.core.arguments import whole
 from az_mpi.core.exit_codes import DONE
-from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.core.problems import Refusal, escape, refusal_of
 from az_mpi.play.options import end_on_interrupt, expect_two_players, make_parser
 from az_mpi.player.network_paths import find_network
 
@@ -92,8 +92,7 @@ def _content(path, in_parts):
             return ""
         return files.read(target).decode("utf-8", "replace")
     except OSError as error:
-        kind = NotNow if files.passes(error) else Refusal
-        raise kind(f"{escape(str(path))} cannot be read: {error.strerror}") from error
+        raise refusal_of(error)(f"{escape(str(path))} cannot be read: {error.strerror}") from error
 
 
 def _write(answer: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from az_mpi.core import files
 from az_mpi.core.printing import counted
-from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.core.problems import Refusal, escape, refusal_of
 from az_mpi.games import go, go_positions
 from az_mpi.games.base import Game
 from az_mpi.player.loaded_player import LoadedPlayer
@@ -51,8 +51,7 @@ def annotate(player: LoadedPlayer, visits: int, at_once: int, source: Path, outp
                 why = ", as the lines above say" if annotator.num_left_out else ""
                 raise Refusal(f"{source}: no game of {player.game.name} could be read{why}")
     except OSError as error:
-        kind = NotNow if files.passes(error) else Refusal
-        raise kind(f"{error.filename or output}: {error.strerror}; nothing was written") from error
+        raise refusal_of(error)(f"{error.filename or output}: {error.strerror}; nothing was written") from error
     left_out = f"; {counted(annotator.num_left_out, 'game')} left out" if annotator.num_left_out else ""
     return f"{annotator.so_far()} in {output}{left_out}"
 

@@ -10,7 +10,7 @@ from az_mpi.core import files
 from az_mpi.core.arguments import Parser, whole
 from az_mpi.core.exit_codes import DONE
 from az_mpi.core.printing import counted
-from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.problems import Refusal, refusal_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,8 +62,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _write(given, game)
     except OSError as error:
-        kind = NotNow if files.passes(error) else Refusal
-        raise kind(f"{PROG}: error: {error.filename or given.run}: {error.strerror}") from error
+        raise refusal_of(error)(f"{PROG}: error: {error.filename or given.run}: {error.strerror}") from error
 
 
 def _write(given: argparse.Namespace, game: "Game") -> int:

@@ -236,6 +236,7 @@ class Import:
         from az_mpi.records.replaying import replay
         from az_mpi.records.written_game import WrittenGame
         from az_mpi.selfplay.record import game_ids
+        from az_mpi.storage.imports import START
 
         written, of_file = [], []
         for part in unit:
@@ -255,7 +256,7 @@ class Import:
             mine[0].append([file, len(told), [[number, fault] for number, fault in enumerate(told) if fault]])
         rows = self.world.collect(mine)
         first = self.num_before + self.num_games + sum(row[1] for row in rows[: self.world.rank])
-        ids = game_ids(self.iteration, _start(), np.arange(first, first + len(record.games)))
+        ids = game_ids(self.iteration, START, np.arange(first, first + len(record.games)))
         record.games["id"], record.games["iteration"] = ids, self.iteration
         record.positions["game"] = np.repeat(ids, record.games["length"])
         record.chance["game"] = ids[record.chance["game"].astype(np.int64)]
@@ -353,12 +354,6 @@ class Import:
     def _say(self, text):
         if self.world.is_root:
             print(text, file=sys.stderr, flush=True)
-
-
-def _start():
-    from az_mpi.storage.imports import START
-
-    return START
 
 
 def _sha256(path):

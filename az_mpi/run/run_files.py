@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from az_mpi.core import files
-from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.problems import refusal_of
 from az_mpi.core.signals import Requests
 from az_mpi.games.base import Game
 from az_mpi.selfplay.record import Record
@@ -59,8 +59,7 @@ class RunFiles:
             if self.writer is None:
                 if not files.unavailable(error):
                     raise
-                kind = NotNow if files.passes(error) else Refusal
-                raise kind(f"{path} cannot be read: {describe(path, error)}") from error
+                raise refusal_of(error)(f"{path} cannot be read: {describe(path, error)}") from error
         return self.writer.do(path, lambda check: look(), "read")
 
     @property

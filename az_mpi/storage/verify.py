@@ -17,7 +17,7 @@ from az_mpi.core import files
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, PROBLEMS
 from az_mpi.core.printing import counted
-from az_mpi.core.problems import NotNow, Refusal
+from az_mpi.core.problems import Refusal, refusal_of
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
@@ -55,8 +55,7 @@ def main(arguments: list[str]) -> int:
         run_folder.check_folders(given.run)
         found = repaired(given.run, game) if given.repair else Findings(given.run, game)
     except OSError as error:
-        kind = NotNow if files.passes(error) else Refusal
-        raise kind(f"{PROG}: error: {error.filename or given.run}: {error.strerror}") from error
+        raise refusal_of(error)(f"{PROG}: error: {error.filename or given.run}: {error.strerror}") from error
     except files.Forbidden as error:
         raise Refusal(f"{PROG}: error: {error}") from error
     if given.json:

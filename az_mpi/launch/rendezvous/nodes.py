@@ -12,8 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from az_mpi.core.files import passes
-from az_mpi.core.problems import NotNow, Refusal, escape
+from az_mpi.core.problems import NotNow, Refusal, escape, refusal_of
 from az_mpi.core.silence import SilenceTimer
 from az_mpi.launch import mpi_job
 from az_mpi.launch.rendezvous.private_folder import PrivateFolder
@@ -61,8 +60,7 @@ class Node:
         try:
             self._write()
         except OSError as error:
-            kind = NotNow if passes(error) else Refusal
-            raise kind(f"--rendezvous: the folder cannot be written to: {error.strerror}") from error
+            raise refusal_of(error)(f"--rendezvous: the folder cannot be written to: {error.strerror}") from error
         self.thread.start()
         return self
 
