@@ -66,8 +66,9 @@ def __getattr__(name: str) -> Any:
 
 SOURCES = _sources()
 # Before anything imports Numba, which reads this once.
-if "NUMBA_CACHE_DIR" not in os.environ:
-    os.environ["NUMBA_CACHE_DIR"] = str(_cache_folder() / f"numba-{SOURCES}")
+# A program of another checkout, or of a pack, that a process of this one starts does not take this one's choice.
+if os.environ.get("NUMBA_CACHE_DIR") in (None, os.environ.get("AZ_MPI_KERNELS")):
+    os.environ["NUMBA_CACHE_DIR"] = os.environ["AZ_MPI_KERNELS"] = str(_cache_folder() / f"numba-{SOURCES}")
 kernel_cache.install(SOURCES)
 # Before anything imports OpenVINO or ONNX Runtime, which tell hosts on the internet that they were imported, and write
 # to the home. OpenVINO does neither where this module cannot be imported, which is what None says; ONNX Runtime, which

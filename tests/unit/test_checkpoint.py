@@ -85,7 +85,7 @@ def test_only_the_newest_checkpoints_are_kept(tmp_path):
 
 
 def test_a_checkpoint_being_removed_is_never_seen_in_part(tmp_path, monkeypatch):
-    """The file system fails, or the job is killed, in the middle of its removal. What is left goes at the next start."""
+    """The file system fails, or the job is killed, in the middle of its removal. The next start removes the rest."""
     checkpoint.save(tmp_path, make(1), keep=1)
     real = os.unlink
 

@@ -191,6 +191,21 @@ def test_the_trial_reports_whether_kernels_can_be_cached_and_leaves_nothing(cach
 
 
 @pytest.mark.process
+def test_a_program_chooses_its_folder_itself_unless_the_user_has(tmp_path):
+    """A pack that `launch` starts has its own kernels, and not those in the checkout of `launch`."""
+    theirs = str(tmp_path / "theirs")
+
+    def chosen(**given):
+        environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"} | given
+        program = "import az_mpi, os; print(os.environ['NUMBA_CACHE_DIR'])"
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True).stdout
+
+    assert chosen(NUMBA_CACHE_DIR=theirs).strip() == theirs
+    assert chosen(NUMBA_CACHE_DIR=theirs, AZ_MPI_KERNELS=theirs) == chosen() != chosen(NUMBA_CACHE_DIR=theirs)
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("before", ["os", "numba"])
 def test_kernels_are_cached_whether_numba_is_imported_before_or_after_the_package(mine, tmp_path, before):
     program = (
