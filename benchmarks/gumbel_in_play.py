@@ -35,7 +35,8 @@ class Fixed(Opponent):
         self.evaluate, self.settings = evaluate, settings
 
     def seat(self, game, states, indices, moves):
-        return SearchSeat(make_search(game, self.evaluate, self.settings, len(states), noise=False), states, moves)
+        search = make_search(game, self.evaluate, self.settings, len(states), noise=False)
+        return SearchSeat(search, states, np.array([len(of_game) for of_game in moves]))
 
 
 def side(text, evaluate, settings, scale):

@@ -80,20 +80,23 @@ class SearchPlayer(Opponent):
     settings: schema.Search
 
     def seat(self, game: Game, states: np.ndarray, indices: np.ndarray, moves: list[list[int]]) -> Seat:
-        return SearchSeat(self, game, states, np.array([len(of_game) for of_game in moves]))
+        return self._seat(game, states, np.array([len(of_game) for of_game in moves]))
 
     def actions(self, game: Game, states: np.ndarray, plies: np.ndarray | int = 0) -> np.ndarray:
         """Return the move in each state, from new search trees, int64 [n]. states: [n, S]. plies: int [n], the moves
         before each."""
-        return SearchSeat(self, game, states, plies).choose(np.arange(len(states)))
+        return self._seat(game, states, plies).choose(np.arange(len(states)))
+
+    def _seat(self, game, states, plies):
+        return SearchSeat(make_play_search(game, self.evaluate, self.settings, len(states)), states, plies)
 
 
 class SearchSeat(Seat):
     """The games of a player that searches: a tree for each of `states`, [n, S]. plies: int [n], the moves before."""
 
-    def __init__(self, player: SearchPlayer, game: Game, states: np.ndarray, plies: np.ndarray | int):
-        self.search: Search = make_play_search(game, player.evaluate, player.settings, len(states))
-        self.search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64), plies)
+    def __init__(self, search: "Search", states: np.ndarray, plies: np.ndarray | int):
+        self.search = search
+        search.reset(np.arange(len(states)), states, np.zeros(len(states), np.uint64), plies)
 
     def choose(self, slots: np.ndarray) -> np.ndarray:
         self.search.run(slots)
