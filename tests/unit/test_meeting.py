@@ -192,12 +192,14 @@ def test_a_node_runs_a_command_once_it_can_use_the_folder_again(start, monkeypat
         assert served == [3]
 
 
-def test_a_command_that_has_ended_holds_no_files_and_is_not_run_again(start):
+def test_a_command_that_has_ended_holds_no_files_and_is_not_run_again(start, tmp_path):
     with start(1, "host1") as node:
         key, commands = f"{node.id}-1", {}
-        node.folder.write(f"command-{key}", {"command": "echo done", "input": ""})
+        waits = f"until [ -e {tmp_path}/go ]; do sleep 0.02; done; echo done"
+        node.folder.write(f"command-{key}", {"command": waits, "input": ""})
         joiner.work(node, commands)
         command = commands[key]
+        (tmp_path / "go").touch()
         wait_until(lambda: joiner.work(node, commands) or commands == {key: None})
         assert node.folder.read(f"result-{key}")["output"] == "done\n"
         assert command.output.closed and command.errors.closed
