@@ -116,7 +116,7 @@ class _Shown(evaluation.Shown):
 def load_best(run: Run, before: int) -> NetworkEvaluator | None:
     """Return an evaluator of the best network before an iteration, or None if there is none or no opponent needs it."""
     world, playing, network = run.world, run.playing, run.training.network
-    if not world.share(world.is_root and evaluation.plays_best(run.setup.config, run.setup.game)):
+    if not world.from_root(lambda: evaluation.plays_best(run.setup.config, run.setup.game)):
         return None
     folder = run.setup.folder / "best"
     look = functools.partial(_newest_best, folder, before, network, run.report.logger)

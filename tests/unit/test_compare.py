@@ -1,7 +1,6 @@
 """az_mpi compare without its jobs: how configurations are named, and what is reported of matches and measurements."""
 
 import argparse
-import errno
 import json
 import sys
 import time
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from az_mpi.core import files
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import rating
 from az_mpi.evaluate.tally import MatchResult, Scores, Shares
@@ -90,29 +88,6 @@ def test_a_folder_with_something_else_is_refused(file, tmp_path):
     with pytest.raises(Refusal, match="something else"):
         main([file("a"), file("b"), "--minutes", "1", "--logdir", str(tmp_path / "comparison")])
     assert [path.name for path in (tmp_path / "comparison").iterdir()] == ["mine"]
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "{}", "\0"])
-def test_a_damaged_state_is_refused_and_kept(content, file, tmp_path):
-    (tmp_path / "compare.json").write_text(content)
-    with pytest.raises(Refusal, match="--logdir .*: compare.json is damaged"):
-        main([file("a"), file("b"), "--minutes", "1", "--logdir", str(tmp_path)])
-    assert (tmp_path / "compare.json").read_text() == content
-
-
-def test_a_logdir_that_cannot_be_used_is_refused(file, tmp_path, monkeypatch):
-    words = [file("a"), file("b"), "--minutes", "1", "--logdir"]
-    (tmp_path / "file").write_text("")
-    for path in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(Refusal, match=f"^--logdir {path}: Not a directory"):
-            main([*words, str(path)])
-
-    def forbidden(path):
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
-
-    monkeypatch.setattr(files, "is_there", forbidden)
-    with pytest.raises(Refusal, match=f"^--logdir {tmp_path}: Permission denied"):
-        main([*words, str(tmp_path)])
 
 
 def test_a_folder_with_matches_against_another_configuration_is_refused(file, tmp_path):
