@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -192,7 +193,7 @@ def test_survivors_without_any_checkpoint_store_their_games_and_end_resumable(st
     process = start(
         3,
         "--num_games",
-        12_000,
+        90_000,  # so many that the second iteration still plays when the kill comes
         "--set",
         "iterations=2",
         "--max_steps",
@@ -200,12 +201,15 @@ def test_survivors_without_any_checkpoint_store_their_games_and_end_resumable(st
         "--set",
         "train.ranks=1",
         "--set",
-        "train.replay_ratio=0.1",
+        "train.replay_ratio=0.015",
         "--set",
         "fault.copy_every=0",
+        "--set",
+        "exchange.every_s=3",
     )
     wait_for(said(folder, "iteration 2 of 2"), process)
     wait_for(lambda: list((folder / "games").glob("000001*.h5")), process)
+    time.sleep(0.5)  # this exchange ends, and the ranks play games that the next one would take
     for path in (folder / "checkpoints").glob("0*/model.safetensors"):
         path.write_bytes(b"torn")
     before = ids(folder)
