@@ -80,7 +80,9 @@ class Runs:
 
     def try_largest(self) -> None:
         """Start the largest size for one short iteration: mistakes show early, and kernels are compiled."""
-        case = Case("strong", max(self.options.ranks), 0)
+        # In weak scaling the batch grows with the ranks: it may have more of them than the first batch has samples.
+        kind = "strong" if "strong" in self.options.kinds else "weak"
+        case = Case(kind, max(self.options.ranks), 0)
         short = ["iterations=1", f"selfplay.num_games={case.num_ranks}", "search.simulations=2"]
         tried = [f"evaluate.{name}" for name in ("num_games=2", "solver_positions=0", "simulations=2", "opponents=[]")]
         self._run(case, [*self.settings(case), *short, *tried])

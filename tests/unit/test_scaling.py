@@ -372,6 +372,18 @@ def test_games_and_batch_grow_with_the_ranks_in_weak_scaling_alone(words, tmp_pa
     assert weak == ["selfplay.num_games=240", "train.batch_size=128"]
 
 
+def test_the_largest_size_is_tried_as_it_will_be_measured(words, tmp_path, monkeypatch):
+    """With strong scaling the batch does not grow with the ranks, which 64 ranks cannot share if it has 32 samples."""
+    tried = []
+    for kinds in ("weak", "strong,weak"):
+        given = scaling.parser().parse_args([*words, "--ranks", "1,64", "--logdir", str(tmp_path), "--kinds", kinds])
+        runs = scaling_runs.Runs(given, scaling.variants.read_one(given.config_file, []))
+        monkeypatch.setattr(runs, "_run", lambda case, settings: tried.append(settings[1]))
+        (tmp_path / "jobs" / f"{kinds.split(',')[0]}-64-0").mkdir(parents=True)
+        runs.try_largest()
+    assert tried == ["train.batch_size=2048", "train.batch_size=32"]
+
+
 def test_a_job_that_ended_before_its_third_iteration_is_refused(words, tmp_path, monkeypatch):
     given = scaling.parser().parse_args([*words, "--logdir", str(tmp_path / "out")])
     runs = scaling_runs.Runs(given, scaling.variants.read_one(given.config_file, []))
