@@ -48,7 +48,7 @@ An option beats the configuration file; of several options for one key the last 
 exit codes:
   0    done
   2    usage or configuration: nothing was started
-  70   internal error
+  70   internal error, or training diverged: see the end of LOGDIR/logs/run.log
   75   stopped: the same command resumes the run
   130  interrupted twice (SIGINT)
 docs/trouble.md says what causes each of them, and when mpirun ends with another one.

@@ -5,7 +5,7 @@ import signal
 DONE = 0
 PROBLEMS = 1  # of doctor and verify: they have found a problem
 USAGE = 2  # wrong options or configuration: nothing was started
-INTERNAL = 70  # an error of the program itself
+INTERNAL = 70  # an error of the program itself; or the same command would fail again, such as in diverged training
 RESUMABLE = 75  # stopped, or not possible now: the same command continues
 INTERRUPTED = 128 + signal.SIGINT  # by Ctrl-C; run_dist.py by the second one
 KILLED = 128 + signal.SIGKILL

@@ -86,7 +86,10 @@ class Supervisor:
                 if self.commits() - committed:
                     self.num_in_a_row = 0
                 if not job.is_changing:
-                    mpi_job.say(f"the job is lost (mpirun ended with status {job.ended.code}); asking the hosts")
+                    text = (
+                        f"the job was lost (mpirun ended with status {job.ended.code}); asking the hosts which of them "
+                    )
+                    mpi_job.say(f"{text}are available")
                     self.num_in_a_row += 1
                 status, answers = self.prepare(job)
                 if status is not None:

@@ -57,7 +57,8 @@ def main(arguments: list[str]) -> int:
     config = configuration.validate(found["config"], "suggest")
     prediction = trial.predict(config, found["figures"])
     if prediction["hours"] > options.hours:
-        raise Refusal(f"--hours {options.hours:g}: one game takes {duration(prediction['hours'] * 3600)} here")
+        one = duration(prediction["hours"] * 3600)
+        raise Refusal(f"--hours {options.hours:g}: one game takes {one} here\n  give more --hours")
     write_file(options.output, _written(found["config"]))
     command = shlex.join(
         [*_start(options, chosen, num_ranks), "--config_file", str(options.output), "--logdir", logdir]

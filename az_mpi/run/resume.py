@@ -73,7 +73,7 @@ def resume(run: Run) -> None:
     run.report.say("resumed after %s (start %d)", run.how_far(), run.start)
     if run.world.is_root and run.progress.unfinished_games:
         run.report.say(
-            "  lost: %s under way when this checkpoint was written, and what was played after it and not yet stored",
+            "  lost: %s under way when this checkpoint was written, and later games that were not stored yet",
             counted(run.progress.unfinished_games, "game"),
         )
 

@@ -234,7 +234,7 @@ class _Step:
         if self.failure is not None:
             return f"{self.path} cannot be {self.what}: {self.failure}"
         if silent_s > STALL_S:
-            return f"{self.path} is being {self.what} for {silent_s:.0f} s: the file system does not answer"
+            return f"{self.path} could not be {self.what} for {silent_s:.0f} s: the file system does not answer"
         return None
 
     def perform(self) -> Any:

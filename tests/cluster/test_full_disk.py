@@ -112,6 +112,6 @@ def test_a_restart_on_a_full_disk_is_repeated_until_there_is_space(machine, chec
         machine.run("pkill", "-KILL", "-f", "^python -m az_mpi launch", host="node1")
         disk.process.wait(60)
     text = disk.output.read_text()
-    assert "the job is lost (mpirun ended with status 137)" in text
+    assert "the job was lost (mpirun ended with status 137)" in text
     assert "Traceback" not in text and "restart 2 of 10 in a row: waiting 5 s" in text, text[-4000:]
     assert "nothing is wrong" in disk.do("python -m az_mpi verify disk/run")

@@ -62,7 +62,7 @@ def test_a_job_that_loses_a_host_ends_resumable_whatever_mpiruns_status(launch, 
     job = launch("--max_restarts", 0, "--hosts", "node1:1,node2:1", *LONG)
     job.wait_for_games()
     job.machine.lose_daemon("node2")
-    assert "the job is lost (mpirun ended with status" in job.ends(75)
+    assert "the job was lost (mpirun ended with status" in job.ends(75)
     before = ids(checkout)
     launch("--hosts", "node1:1", *SHORT).ends(0)
     assert before and before < ids(checkout)

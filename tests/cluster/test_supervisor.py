@@ -85,7 +85,7 @@ def test_a_job_whose_mpirun_is_killed_restarts(launch, machine, checkout):
     print(f"running again after {time.monotonic() - begun:.1f} s")
     job.wait_for_games()
     job.kill("TERM")
-    assert "the job is lost (mpirun ended with status 137)" in job.ends(75)
+    assert "the job was lost (mpirun ended with status 137)" in job.ends(75)
     assert before and before < ids(checkout)
 
 
@@ -147,7 +147,7 @@ def test_survivors_on_other_hosts_continue_and_later_all_ranks_restart(launch, m
     said = job.ends(75)
     assert said.count("continuing after the loss of 1 of") == 2
     assert "ranks are lost: restarting with all" in said or not come_back
-    assert "the job is lost" not in said and before and before < ids(checkout)
+    assert "the job was lost" not in said and before and before < ids(checkout)
 
 
 def test_a_job_whose_rank_is_killed_before_it_joins_restarts(launch, machine, checkout):
@@ -165,4 +165,4 @@ def test_a_job_whose_rank_is_killed_before_it_joins_restarts(launch, machine, ch
     print(f"running after {time.monotonic() - begun:.1f} s")
     job.kill("TERM")
     said = job.ends(75)
-    assert "the job is lost" in said and "continuing after the loss" not in said
+    assert "the job was lost" in said and "continuing after the loss" not in said

@@ -129,7 +129,7 @@ def launch(tmp_path, monkeypatch):
 )
 def test_a_job_that_is_lost_is_started_again(launch, first, capfd):
     assert launch([first, FINISHES]) == (0, [("a:1", 1)] * 2)
-    assert "launch: the job is lost" in capfd.readouterr().err
+    assert "launch: the job was lost" in capfd.readouterr().err
     assert ("--fresh" in launch.lines[1]) == ("job" not in first), "a run that has begun is not to be fresh again"
 
 
