@@ -179,9 +179,9 @@ class Selfplay(Section):
     )
     max_staleness: whole(0) = free(
         0,
-        "Most iterations between the weights that begin a game and those of the iteration that gets it. Older games "
-        "under way are given up, and new ones begin with newer weights. At least 1 while ranks play beside trainers; "
-        "0: no limit.",
+        "The largest age of a game: the number of iterations from the weights with which it begins to the iteration "
+        "that gets it. Games under way that would be older are abandoned, and new ones begin with newer weights. Use "
+        "at least 1 if some ranks play while others train. 0: no limit.",
     )
     max_plies: whole(0) = free(
         0,
@@ -209,8 +209,8 @@ class Selfplay(Section):
     )
     resign_play_on: float = fixed(
         0.1,
-        "Share of the games in which nobody resigns. The metric false_resign_rate is the share of these that the one "
-        "who would have resigned did not lose.",
+        "Share of the games in which nobody resigns. Of those in which a player would have resigned, the metric "
+        "false_resign_rate is the share that this player did not lose.",
         gt=0,
         le=1,
     )
@@ -322,8 +322,9 @@ class Train(Section):
     )
     root_value_horizon: whole(0, 100_000) = fixed(
         0,
-        "Positions over which q is averaged: q is an exponential average of the root values from the position on, this "
-        "many positions later in the mean, and of the result after the last one. 0: the position's own root value.",
+        "0: q is the root value of the position itself. Otherwise q is an exponential average of the root values of "
+        "this position and of later ones, and of the result after the last one; the values lie this many positions "
+        "later on average.",
     )
     optimizer: named(OPTIMIZERS) = fixed(
         "adamw",
@@ -368,9 +369,9 @@ class Train(Section):
     )
     hours: float = free(
         0.0,
-        "Hours of the whole run, summed over its starts; those without this key do not count. Learning rate and batch "
-        "size follow this clock. The run ends after the iteration in which the hours are used up, or after "
-        "`iterations` if that is sooner. 0: iterations alone.",
+        "Hours that all starts of the run may take together. The time of starts without this key does not count. "
+        "Learning rate and batch size follow this clock. The run ends after the iteration in which the hours are used "
+        "up, or after `iterations` if that is sooner. 0: iterations alone.",
         ge=0,
     )
     max_steps: whole(0) = free(0, "The run ends with the iteration that reaches so many steps; 0: no limit.")
@@ -476,8 +477,8 @@ class Config(Section):
     iterations: whole(1) = free(40, "Iterations of the run; each is one round of self-play and training.")
     max_hours: float = free(
         0.0,
-        "Hours that one start of the run may take: at 0.99 of them it stores what is finished and leaves with status "
-        "75, to be started again; 0: no limit.",
+        "Hours that one start of the run may take, or all jobs of one launch together: at 0.99 of them it stores what "
+        "is finished and leaves with status 75, to be started again; 0: no limit.",
         ge=0,
     )
     callbacks: list_of(CALLBACKS) = free((), "Classes that see every finished game, iteration and evaluation.")
