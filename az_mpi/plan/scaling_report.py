@@ -22,8 +22,8 @@ from az_mpi.report.picture import Plot, picture
 KINDS = {"strong": "strong scaling (the same games for all ranks)", "weak": "weak scaling (games for each rank)"}
 MIB = 2**20
 USED = (  # of `Size.used`: name, heading, unit in which it is shown
-    ("largest_rank_bytes", "largest rank, MiB", MIB),
-    ("mean_rank_bytes", "mean rank, MiB", MIB),
+    ("largest_rank_bytes", "largest rank with its part of shared memory, MiB", MIB),
+    ("mean_rank_bytes", "mean rank with all memory that it shares, MiB", MIB),
     ("written_bytes_per_s", "written, MiB/s", MIB),
     ("sent_bytes_per_s", "sent, MiB/s", MIB),
     ("opened_per_s", "files opened a second", 1),
