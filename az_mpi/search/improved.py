@@ -21,7 +21,7 @@ def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
         v_mix = (V + sum_b N(b) / sum_visited P(b) * sum_visited P(b) q(b)) / (1 + sum_b N(b)),
 
     where V is the evaluator's value of the node (equation 33 of the paper). Return max_b N(b)."""
-    _, most, mixed, _ = _visited(trees, b, n, q)
+    _, most, mixed, _, _, _ = _visited(trees, b, n, q)
     node = trees.node[b, n]
     for k in range(node.edge_count):
         if trees.edge[b, node.first_edge + k].edge_visits == 0:
@@ -32,7 +32,7 @@ def completed(trees: tree.Trees, b: int, n: int, q: np.ndarray) -> int:
 @inlined()
 def _visited(trees, b, n, q):
     """Write q(a) of each edge of node n that was visited into q. Return (sum_b N(b), max_b N(b), v_mix, the largest
-    q(a) that is no proven loss)."""
+    q(a) that is no proven loss, how many edges were visited, the sum of their priors)."""
     node = trees.node[b, n]
     own = node.value_sum
     num = 0
@@ -57,10 +57,12 @@ def _visited(trees, b, n, q):
             num_visited += 1
             priors += prior
             weighted += prior * value
+        elif n > 0:
+            break  # none behind it was visited
     mixed = np.float32((own + num * weighted / priors) / (1 + num) if num > 0 else own)
     if num_visited < node.edge_count:
         highest = max(highest, mixed)
-    return num, most, mixed, highest
+    return num, most, mixed, highest, num_visited, priors
 
 
 @inlined()
@@ -98,28 +100,31 @@ def next_edge(trees: tree.Trees, b: int, n: int, rule: Any) -> int:
     (equation 14). The node's result is not known. rule: `gumbel.Rule`.
 
     It is what `improve` of the `completed` values would give, in fewer steps: this is most of what Gumbel search
-    computes. All actions that were not visited have one q, so one exponential. Scores are compared times the two
-    denominators."""
+    computes. All actions that were not visited have one q, so one exponential, and the best of them is the likeliest:
+    the first behind those that were visited. Scores are compared times the two denominators."""
     node = trees.node[b, n]
     first = np.int64(node.first_edge)
     weights = floats_on_stack()
-    num, most, mixed, highest = _visited(trees, b, n, weights)
+    num, most, mixed, highest, num_visited, priors = _visited(trees, b, n, weights)
     if num == 0:  # pi' is the prior
-        return first + tree.likeliest(trees, b, n)
+        return first
     factor = np.float32(scale(trees, b, most, rule))
-    of_mixed = exp32(factor * min(mixed - highest, np.float32(0)))  # larger only where it is not used
     total = np.float32(0)
-    for k in range(node.edge_count):
+    for k in range(num_visited):
         edge = trees.edge[b, first + k]
-        weight = of_mixed
-        if edge.edge_visits > 0:
-            is_lost = edge.edge_exact and weights[k] <= -WIN
-            weight = np.float32(0) if is_lost else exp32(factor * (weights[k] - highest))
+        is_lost = edge.edge_exact and weights[k] <= -WIN
+        weight = np.float32(0) if is_lost else exp32(factor * (weights[k] - highest))
         weights[k] = max(edge.edge_prior, TINY) * weight
         total += weights[k]
     best = first
     best_score = np.float32(-np.inf)
-    for k in range(node.edge_count):
+    weight = np.float32(0)
+    if num_visited < node.edge_count:
+        weight = exp32(factor * (mixed - highest))
+        total += np.float32(max(1 - priors, 0)) * weight
+        best = first + num_visited
+        best_score = max(trees.edge[b, best].edge_prior, TINY) * weight * np.float32(1 + num)
+    for k in range(num_visited):
         score = weights[k] * np.float32(1 + num) - np.float32(trees.edge[b, first + k].edge_visits) * total
         if score > best_score and weights[k] > 0:
             best = first + k

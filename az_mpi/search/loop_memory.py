@@ -120,11 +120,12 @@ def scratch(num_trees: int, num_actions: int, num_outcomes: int, num_threads: in
 
 @inlined()
 def prefetch_edges(trees: tree.Trees, b: int, n: int) -> None:
-    """Ask for the edges of node n, of which one is descended and all are read at the backup."""
+    """Ask for the first edges of node n, of which one is descended, and those that were visited are read at the
+    backup."""
     node = trees.node[b, n]
     first = edge_at(trees, b, np.int64(node.first_edge))
     last = first + np.int64(node.edge_count) * EDGE_BYTES - 1
-    for line in range(first // LINE, min(last // LINE, first // LINE + 4) + 1):
+    for line in range(first // LINE, min(last // LINE, first // LINE + 2) + 1):
         prefetch(line * LINE)
 
 

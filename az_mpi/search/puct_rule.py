@@ -59,8 +59,11 @@ def best_edge(trees: tree.Trees, b: int, n: int, exploration: np.ndarray, fpu_re
     last = node.first_edge + node.edge_count
     visited = 0.0
     for e in range(first, last):
-        if trees.edge[b, e].edge_child != NO_CHILD:  # a visit under way, of several, has no child yet
+        if trees.edge[b, e].edge_child != NO_CHILD:
             visited += trees.edge[b, e].edge_prior
+        elif n > 0 and trees.edge[b, e].edge_visits == 0:  # a visit under way, of several, has no child yet
+            last = e + 1  # of the edges that were not visited the first has the largest prior
+            break
     width = trees.tree[b].width
     unvisited_q = node.value_sum / node.visits - width * fpu_reduction * math.sqrt(visited)
     scale = width * exploration[node.visits]

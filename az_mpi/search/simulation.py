@@ -26,8 +26,11 @@ EVALUATE, KNOWN = -1, -2
 def expand(trees: tree.Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray, rule: tuple) -> None:
     """Give node n its edges, see `tree.expand`, and choose where the next simulation descends."""
     tree.expand(trees, b, n, logits, legal)
-    if n > 0 and begins_with_prior(rule):
-        trees.node[b, n].choice = tree.likeliest(trees, b, n)
+    if n > 0:
+        first = np.int64(trees.node[b, n].first_edge)
+        tree.bring_forward(trees, b, n, first)
+        if begins_with_prior(rule):
+            trees.node[b, n].choice = 0
 
 
 @inlined()
@@ -60,10 +63,12 @@ def _back_up(trees, b, leaf, gains, rule, proves):
     for depth in range(trees.tree[b].path_length - 1, -1, -1):
         n = np.int64(node.parent)
         node = trees.node[b, n]
-        edge = trees.edge[b, trees.path[b, depth]]
+        e = np.int64(trees.path[b, depth])
+        edge = trees.edge[b, e]
         gain = gains[node.player]
         edge.edge_visits += 1
         edge.edge_value_sum += gain
+        tree.note_visit(trees, b, n, e)
         node.visits += 1
         node.value_sum += gain
         _add_gains(trees, b, n, gains)
@@ -328,7 +333,8 @@ def _visit(trees, b, path, saved):
         node.value_sum += q
         edge.edge_visits += 1
         edge.edge_value_sum += q
-        n = edge.edge_child
+        tree.note_visit(trees, b, n, np.int64(path[d + 1]))
+        n = np.int64(edge.edge_child)
 
 
 @njit(cache=True, nogil=True)

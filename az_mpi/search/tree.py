@@ -1,8 +1,11 @@
 """Trees as arrays: the memory of a search over B games at once, and the kernels that change it.
 
 Shapes: B trees, N nodes a tree, E edges a tree, S numbers a state, A actions, P players.
-Node 0 is the root. A node's edges lie side by side, one for each legal action, so that selection reads them in order
-and illegal actions cost nothing. Children have larger indices than their parents; compaction relies on it.
+Node 0 is the root. A node's edges lie side by side, one for each legal action, so that illegal actions cost nothing.
+Children have larger indices than their parents; compaction relies on it.
+The edges of the root are in the order of their actions. Below the root, edges that were visited come first, then the
+one with the largest prior of the others, the first of equals, then the rest in the order of their actions: a search
+that gives all unvisited edges one value reads the first few edges of a node and no others.
 
 A node is exact when the result under best play is known: the game ends there, a move wins at once or by proof, or all
 moves are exact (MCTS-Solver: Winands, Björnsson, Saito 2008, with the results of any game instead of win and loss). A
@@ -255,14 +258,48 @@ def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) 
 
 
 @inlined()
-def likeliest(trees: Trees, b: int, n: int) -> int:
-    """Return which edge of node n has the largest prior, the first of equals: counted from the node's first edge."""
-    first = trees.node[b, n].first_edge
-    best = np.int64(0)
-    for k in range(1, trees.node[b, n].edge_count):
-        if trees.edge[b, first + k].edge_prior > trees.edge[b, first + best].edge_prior:
-            best = np.int64(k)
-    return best
+def bring_forward(trees: Trees, b: int, n: int, e: int) -> None:
+    """Move the edge with the largest prior, the first of equals, of edge e and those behind it of node n, to e; the
+    others keep their order. None of them was visited, so only their priors and actions differ."""
+    end = np.int64(trees.node[b, n].first_edge) + trees.node[b, n].edge_count
+    best = e
+    for other in range(e + 1, end):
+        if trees.edge[b, other].edge_prior > trees.edge[b, best].edge_prior:
+            best = other
+    if best > e:
+        prior, action = trees.edge[b, best].edge_prior, trees.edge[b, best].edge_action
+        for to in range(best, e, -1):
+            trees.edge[b, to].edge_prior = trees.edge[b, to - 1].edge_prior
+            trees.edge[b, to].edge_action = trees.edge[b, to - 1].edge_action
+        trees.edge[b, e].edge_prior, trees.edge[b, e].edge_action = prior, action
+
+
+@inlined()
+def note_visit(trees: Trees, b: int, n: int, e: int) -> None:
+    """Keep the order of the edges of node n after a visit of edge e."""
+    if n > 0 and trees.edge[b, e].edge_visits == 1 and not trees.node[b, n].chance:
+        bring_forward(trees, b, n, e + 1)
+
+
+@inner()
+def _sort_by_action(trees, b):
+    """Bring the edges of the root into the order of their actions."""
+    node = trees.node[b, 0]
+    if node.chance:
+        return
+    for e in range(node.first_edge + 1, node.first_edge + node.edge_count):
+        moved = trees.edge[b, e]
+        to = e
+        while to > node.first_edge and trees.edge[b, to - 1].edge_action > moved.edge_action:
+            to -= 1
+        if to < e:
+            value_sum, visits, child = moved.edge_value_sum, moved.edge_visits, moved.edge_child
+            prior, action, exact = moved.edge_prior, moved.edge_action, moved.edge_exact
+            for k in range(e, to, -1):
+                trees.edge[b, k] = trees.edge[b, k - 1]
+            place = trees.edge[b, to]
+            place.edge_value_sum, place.edge_visits, place.edge_child = value_sum, visits, child
+            place.edge_prior, place.edge_action, place.edge_exact = prior, action, exact
 
 
 @inlined()
@@ -287,13 +324,15 @@ def prove(trees: Trees, b: int, n: int) -> bool:
     node = trees.node[b, n]
     best = -np.inf
     best_child = np.int64(NO_CHILD)
+    best_action = -1  # of equals the first action counts: with several players their results may differ
     unknown = False
     for e in range(node.first_edge, node.first_edge + node.edge_count):
         known, value = exact_edge(trees, b, n, e)
         if not known:
             unknown = True
-        elif value > best:
+        elif value > best or (value == best and trees.edge[b, e].edge_action < best_action):
             best = value
+            best_action = trees.edge[b, e].edge_action
             best_child = np.int64(trees.edge[b, e].edge_child)
     if unknown and best < WIN:
         return False
@@ -350,6 +389,7 @@ def reroot(trees: Trees, b: int, root: int, moved: np.ndarray) -> None:
         trees.node[b, to].parent = NO_CHILD if n == root else moved[parent]
         trees.node[b, to].first_edge = edges
         edges += count
+    _sort_by_action(trees, b)
     trees.node[b, 0].choice = UNDECIDED  # roots are searched otherwise than nodes below
     trees.tree[b].nodes_used = kept
     trees.tree[b].edges_used = edges

@@ -225,8 +225,13 @@ def check_tree(game, trees, b, root_state):
             assert node == 0 and len(edges) == 0
             continue
         edges_seen += len(edges)
-        assert trees.edge_action[b, edges].tolist() == np.flatnonzero(game.legal(state)[0]).tolist()
-        priors = trees.edge_prior[b, edges].astype(float)
+        actions, priors = trees.edge_action[b, edges], trees.edge_prior[b, edges].astype(float)
+        assert sorted(actions.tolist()) == np.flatnonzero(game.legal(state)[0]).tolist()
+        num = 0 if node == 0 else int((trees.edge_visits[b, edges] > 0).sum())
+        assert node == 0 or not trees.edge_visits[b, edges[num:]].any()  # those that were visited come first
+        likeliest = node > 0 and num < len(edges)
+        assert not likeliest or np.lexsort((actions[num:], -priors[num:]))[0] == 0
+        assert (np.diff(actions[num + likeliest :]) > 0).all()
         assert abs(priors.sum() - 1) < 1e-6 and (priors >= 0).all()
         ended_here = visits - 1 - trees.edge_visits[b, edges].sum()  # simulations, since the node was proven
         assert ended_here == 0 or ended_here > 0 and exact
