@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from az_mpi.core import files
 from az_mpi.core.arguments import Parser
 from az_mpi.core.exit_codes import DONE, USAGE
 from az_mpi.core.printing import counted, print_result
-from az_mpi.core.problems import Refusal, escape
+from az_mpi.core.problems import Refusal, escape, refusal_of
 from az_mpi.mpi.frame import run_command
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ reason, and RUN/imports lists it. With mpirun the ranks share the work. Then tra
 
 exit codes:
   0    some games came in, or all files are in the run already
-  2    none did, or usage
+  2    none did, a rank cannot read a file that root can, or usage
+  75   a file cannot be read now: nothing came in, and the same command may succeed later
 """
 UNIT_BYTES, UNIT_BYTES_LEAST = 2**21, 2**13  # of files whose games become one segment
 STATES_BYTES = 2**27  # that the states of a unit take at most, about
@@ -158,16 +159,14 @@ class Import:
         return DONE if self.known and not self.reasons else USAGE
 
     def _look(self, paths):
-        """Find out what the files are, and leave out those that are in the run, or are named twice. Collective."""
+        """Find out what the files are, and leave out those that are in the run, or are named twice. Collective. Raises
+        Refusal if a rank cannot read a file that root has found."""
+        from az_mpi.mpi.agreement import everywhere
         from az_mpi.records.game_files import GameFile, look
 
         rows = self.world.from_root(lambda: [list(look(path)) for path in paths])
         found = [GameFile(*row) for row in rows]
-        mine = {
-            k: _sha256(file.path)
-            for k, file in enumerate(found)
-            if k % self.world.size == self.world.rank and not file.fault
-        }
+        mine = everywhere(self.world, lambda: self._sums(found))
         sums = {int(k): digest for part in self.world.collect(mine) for k, digest in part.items()}
         before = self.world.from_root(self._sums_before)
         for k, file in enumerate(found):
@@ -180,6 +179,17 @@ class Import:
                 before[digest] = file.path
             self.files.append(file)
             self.sums.append(digest)
+
+    def _sums(self, found):
+        """Return the SHA-256 of this rank's share of the files, {number: digest}. Raises Refusal if this rank cannot
+        read one of its share, or open any of the others: their parts are read by all ranks."""
+        mine = {}
+        for k, file in enumerate(found):
+            if not file.fault:
+                with _readable(file), open(file.path, "rb") as stream:
+                    if k % self.world.size == self.world.rank:
+                        mine[k] = _sha256(stream)
+        return mine
 
     def _sums_before(self):
         from az_mpi.storage import imports
@@ -232,23 +242,11 @@ class Import:
         import numpy as np
 
         from az_mpi.mpi.agreement import everywhere
-        from az_mpi.records import game_files
         from az_mpi.records.replaying import replay
-        from az_mpi.records.written_game import WrittenGame
         from az_mpi.selfplay.record import game_ids
         from az_mpi.storage.imports import START
 
-        written, of_file = [], []
-        for part in unit:
-            file = self.files[part.file]
-            read = game_files.FORMATS[file.format].read
-            try:
-                for text, fault in game_files.games_in(file, part):
-                    written.append(WrittenGame(fault=fault) if fault else read(text, self.game))
-                    of_file.append(part.file)
-            except OSError as error:
-                written.append(WrittenGame(fault=f"not readable: {error.strerror}"))
-                of_file.append(part.file)
+        written, of_file = everywhere(self.world, lambda: self._written(unit))
         record, faults = replay(self.game, written, words)
         mine = [[], len(record.games), len(record.positions)]
         for file in dict.fromkeys(of_file):
@@ -269,6 +267,22 @@ class Import:
                     self._count_fault(file, self.seen[file] + number + 1, fault)
                 self.seen[file] += num
                 self.by_file[file] += num - len(left_out)
+
+    def _written(self, unit):
+        """Return (the games of a unit, the number of the file of each). Raises Refusal if a file cannot be read: its
+        games would be missing for good, as the run would have the file."""
+        from az_mpi.records import game_files
+        from az_mpi.records.written_game import WrittenGame
+
+        written, of_file = [], []
+        for part in unit:
+            file = self.files[part.file]
+            read = game_files.FORMATS[file.format].read
+            with _readable(file):
+                for text, fault in game_files.games_in(file, part):
+                    written.append(WrittenGame(fault=fault) if fault else read(text, self.game))
+                    of_file.append(part.file)
+        return written, of_file
 
     def _store(self, record, place):
         from az_mpi import __version__
@@ -356,13 +370,21 @@ class Import:
             print(text, file=sys.stderr, flush=True)
 
 
-def _sha256(path):
-    """Return the SHA-256 of a file, "" if it cannot be read."""
-    digest = hashlib.sha256()
+@contextmanager
+def _readable(file):
+    """Turn an error of the file system about a file into a Refusal."""
     try:
-        with open(path, "rb") as file:
-            while piece := file.read(2**20):
-                digest.update(piece)
-    except OSError:
-        return ""
+        yield
+    except OSError as error:
+        raise refusal_of(error)(
+            f"{PROG}: error: {escape(file.path)} cannot be read: {error.strerror}\n"
+            "  nothing was imported; every rank must see the same files"
+        ) from error
+
+
+def _sha256(stream):
+    """Return the SHA-256 of an open file. Raises OSError."""
+    digest = hashlib.sha256()
+    while piece := stream.read(2**20):
+        digest.update(piece)
     return digest.hexdigest()

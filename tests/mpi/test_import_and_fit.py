@@ -96,6 +96,33 @@ def test_files_without_a_game_that_fits_end_all_ranks_with_status_2(mpirun, tmp_
     assert mpirun(2, *words[:-2], status=2).stderr.count("error:") == 1
 
 
+ROOT_ELSEWHERE = """\
+import os
+import sys
+from az_mpi import __main__ as program
+from az_mpi.records import import_command as command
+folder, look = sys.argv.pop(), command.Import._look
+
+
+def from_elsewhere(self, paths):
+    if self.world.is_root:
+        os.chdir(folder)
+    look(self, paths)
+
+
+command.Import._look = from_elsewhere
+sys.exit(program.obey(sys.argv[1:]))
+"""
+
+
+def test_a_file_that_one_rank_does_not_see_is_refused_on_all(mpirun, files, tmp_path):
+    """Its games would be missing, and could not come in later: the run would have the file already."""
+    words = "import", files[0].name, "--game", "tictactoe", "--logdir", tmp_path / "run"
+    done = mpirun(2, "-c", ROOT_ELSEWHERE, *words, files[0].parent, status=2)
+    assert done.stderr.count("error: a.pgn cannot be read: No such file") == 1 and "on rank 1 of 2" in done.stderr
+    assert not (tmp_path / "run/imports").exists()
+
+
 def records_of(run, kind):
     lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
     return [line for line in lines if line["kind"] == kind]

@@ -16,7 +16,7 @@ from az_mpi import games
 from az_mpi.__main__ import obey
 from az_mpi.core.players import from_mover
 from az_mpi.core.problems import Refusal
-from az_mpi.records import import_command
+from az_mpi.records import game_files, import_command
 from az_mpi.records.game_records import GameRecord, write
 from az_mpi.storage import imports, lock, run_folder, segment
 
@@ -68,6 +68,26 @@ def test_a_file_that_is_there_already_is_noticed_whatever_its_name(tmp_path, cap
     ids = np.concatenate([record.games["id"] for record in found])
     assert len(ids) == len(set(ids.tolist())) == 5, "of two imports, each game has an id of its own"
     assert {path.name[:6] for _, path in segment.paths(tmp_path / "run/games")} == {"000000"}
+
+
+@pytest.mark.parametrize("number, status", [(errno.EIO, 75), (errno.EACCES, 2)])
+def test_a_file_that_breaks_off_brings_in_nothing_and_comes_in_later(tmp_path, capsys, monkeypatch, number, status):
+    game, games_in = games.make("tictactoe"), game_files.games_in
+    write(tmp_path / "a.pgn", game, random_records(game, 3))
+
+    def broken(file, part):
+        yield next(games_in(file, part))
+        raise OSError(number, "the disk is gone")
+
+    words = tmp_path / "a.pgn", "--game", "tictactoe"
+    with monkeypatch.context() as patch:
+        patch.setattr(game_files, "games_in", broken)
+        found, told = importing(tmp_path, capsys, *words)
+    assert found == status and "a.pgn cannot be read: the disk is gone" in told and "Traceback" not in told
+    assert not segment.paths(tmp_path / "run/games")
+    assert importing(tmp_path, capsys, *words)[0] == 0
+    [entry] = imports.entries(tmp_path / "run")
+    assert entry["num_games"] == 3
 
 
 def test_games_of_two_games_do_not_meet_in_one_folder(tmp_path, capsys):
