@@ -58,16 +58,17 @@ class MoveWords:
         if word.startswith("#") and word[1:].isdecimal():
             action = int(word[1:])
             return action if action < len(legal) and legal[action] else -1
-        plain = word.rstrip(NOTES) or word
-        known = self._known.setdefault(plain, [])
+        known = self._known.setdefault(word, [])
         for action in known:
-            if legal[action] and self._text(state, action) == plain:
+            if legal[action] and self.game.action_to_text(state, action) == word:
                 return action
-        named = [action for action in np.flatnonzero(legal).tolist() if self._text(state, action) == plain]
-        if not named:
-            return self._by_rules(state, word)
-        known.append(named[0])
-        return named[0]
+        texts = {action: self.game.action_to_text(state, action) for action in np.flatnonzero(legal).tolist()}
+        if named := [action for action, text in texts.items() if text == word]:
+            known.append(named[0])
+            return named[0]
+        plain = _without_notes(word)
+        named = [action for action, text in texts.items() if _without_notes(text) == plain]
+        return named[0] if named else self._by_rules(state, word)
 
     def _by_rules(self, state, word):
         try:
@@ -75,9 +76,11 @@ class MoveWords:
         except ValueError:
             return -1
 
-    def _text(self, state, action):
-        text = self.game.action_to_text(state, action)
-        return text.rstrip(NOTES) or text
+
+def _without_notes(word):
+    """Return a word without signs such as those of a check, which may be missing in a file; they are a part of the move
+    in some games, as `+` of a promotion in shogi."""
+    return word.rstrip(NOTES) or word
 
 
 def replay(

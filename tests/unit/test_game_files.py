@@ -49,6 +49,17 @@ def test_what_is_written_comes_in_again_unchanged(tmp_path, name, suffix):
     assert (game.to_play(found.positions["state"]) == found.positions["to_play"]).all()
 
 
+def test_a_sign_that_tells_two_moves_apart_is_read():
+    """In shogi `+` promotes, in either order of the two words; in chess a sign may be missing."""
+    game = games.make("openspiel:shogi")
+    for order in (("8h2b", "8h2b+"), ("8h2b+", "8h2b")):
+        words, state = MoveWords(game), game.initial(1)
+        for word in ("7g7f", "3c3d"):
+            state = game.play(state, words.find(state, [word]))
+        for word in order:
+            assert game.action_to_text(state[0], words.find(state, [word])[0]) == word
+
+
 @pytest.mark.parametrize("name, suffix", [("othello(size=6)", ".sgf"), ("connect4", ".pgn"), ("connect4", ".jsonl")])
 def test_the_size_of_parts_changes_nothing(tmp_path, name, suffix):
     """Every game is read once, wherever a part begins: within its tags, its moves or a comment."""
