@@ -199,6 +199,7 @@ def _is_cut(game, record):
 def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
     """Return a game in PGN, its moves in the game's own notation, which for chess is the standard one. White is the
     player who began. The tag Variant names a game other than chess. number: the game's place in its file, from 1."""
+    record = _after_set_up(game, record)
     result = "*" if math.isnan(record.result) else {1: "1-0", 0: "1/2-1/2", -1: "0-1"}[int(np.sign(record.result))]
     tags = {
         "Event": record.event,
@@ -209,8 +210,8 @@ def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
         "Black": record.names[1],
         "Result": result,
     }
-    if not is_chess(game):
-        tags["Variant"] = game.name
+    if not is_chess(game) or is_chess960(game):
+        tags["Variant"] = "Chess960" if is_chess(game) else game.name
     if record.start:
         tags |= {"SetUp": "1", "FEN": record.start}
     if note := record.note or (ADJUDICATION if _is_cut(game, record) else ""):
@@ -223,6 +224,20 @@ def to_pgn(game: Game, record: GameRecord, number: int = 1) -> str:
 def is_chess(game: Game) -> bool:
     """Return whether a game is chess, which PGN names by no tag."""
     return uci_moves(game).variant == "chess"
+
+
+def is_chess960(game: Game) -> bool:
+    """Return whether a game is Chess960, whose first action sets up the pieces."""
+    return uci_moves(game).chess960
+
+
+def _after_set_up(game, record):
+    """Return a game of Chess960 from the position on that its first action sets up, which PGN tells as FEN; any other
+    game as it is."""
+    if not is_chess960(game) or record.start or not record.moves:
+        return record
+    start = game.play(game.initial(1), np.array(record.moves[:1]))[0]
+    return record._replace(start=game.state_to_text(start), moves=record.moves[1:], thoughts=record.thoughts[1:])
 
 
 def _pgn_words(game, record):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from az_mpi.games.base import Game
-from az_mpi.records.game_records import is_chess
+from az_mpi.records.game_records import is_chess, is_chess960
 from az_mpi.records.pawns import value_of
 from az_mpi.records.written_game import RESULTS, WrittenGame
 
@@ -18,6 +18,7 @@ _NUMBER = re.compile(r"\d+\.+")
 _EVAL = re.compile(r"\[%eval\s+(#?)([+-]?\d+(?:\.\d+)?)")
 _BY_MOVES = ("result", "fen", "setup")  # tags that a file of the same moves has by itself
 _CHESS = ("chess", "standard", "normal", "from position", "")  # what Variant may say
+_CHESS960 = ("chess960", "fischerandom", "fischerrandom")
 _ENDINGS = {*RESULTS, "*"}
 _SIGNS = {"", "e.p.", "ep", "e.p", "=", "+-", "-+", "+/-", "-/+", "=+", "+=", "+/=", "=/+", "N", "D"}  # no moves
 NOTES = "+#!?"  # that may follow a move of chess
@@ -58,7 +59,8 @@ def read_game(text: str, game: Game) -> WrittenGame:
 
 def _misfit(tags, game):
     variant = tags.get("variant", "").strip()
-    fits = variant.lower() in _CHESS if is_chess(game) else variant in ("", game.name)
+    names = _CHESS + _CHESS960 * is_chess960(game)
+    fits = variant.lower() in names if is_chess(game) else variant in ("", game.name)
     return "" if fits else f"another game: {variant[:60]}"
 
 

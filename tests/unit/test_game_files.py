@@ -207,6 +207,22 @@ def test_a_game_that_begins_elsewhere_is_written_with_its_start(tmp_path, suffix
     assert game.state_to_text(record.positions["state"][0]) == start
 
 
+def test_a_game_of_chess960_is_written_with_its_start_position_and_comes_in_again(tmp_path):
+    game, chess = games.make("chess(chess960=True)"), games.make("chess")
+    [record] = random_records(game, 1)
+    later = game.play(game.initial(1), np.array(record.moves[:1]))[0]
+    cut = GameRecord(record.moves[1:5], 1.0, ("x", "y"), "resigned", start=game.state_to_text(later))
+    write(tmp_path / "a.pgn", game, [record, cut])
+    text = (tmp_path / "a.pgn").read_text()
+    assert text.count('[Variant "Chess960"]') == text.count('[SetUp "1"]') == text.count('[FEN "') == 2
+    found, faults = read_file(game, tmp_path / "a.pgn")
+    assert faults == ["", ""] and found.positions["action"].tolist() == record.moves[1:] + record.moves[1:5]
+    assert game.state_to_text(found.positions["state"][0]) == game.state_to_text(later)
+    told = [thought.value for thought in record.thoughts[1:]]
+    assert np.allclose(found.positions["root_value"][: len(told)], told, atol=0.002)
+    assert set(read_file(chess, tmp_path / "a.pgn")[1]) == {"another game: Chess960"}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name, suffix", [("othello(size=6)", ".sgf"), ("chess", ".pgn"), ("connect4", ".jsonl")])
 def test_no_damage_to_a_file_ends_the_import(tmp_path, name, suffix):
