@@ -244,12 +244,19 @@ def _pgn_words(game, record):
     """Return the numbered moves of a game, each followed by the comment about the position that it leads to."""
     states = _states(game, record)
     words = _pgn_thought(game, record, states, 0)
+    before = _half_moves(game.state_to_text(states[0])) if record.start and is_chess(game) else 0
     for k, action in enumerate(record.moves):
-        second = k % 2  # of its pair
-        words += [] if second and not record.thoughts else [f"{k // 2 + 1}.{'..' * second}"]
+        second = (before + k) % 2  # of its pair
+        words += [] if second and k and not record.thoughts else [f"{(before + k) // 2 + 1}.{'..' * second}"]
         words.append(_word(game, states[k], action))
         words += _pgn_thought(game, record, states, k + 1)
     return words
+
+
+def _half_moves(fen):
+    """Return how many moves of White and of Black the number of a FEN's move counts."""
+    _, mover, *_, number = fen.split()
+    return 2 * (max(int(number), 1) - 1) + (mover == "b")
 
 
 def _pgn_thought(game, record, states, k):

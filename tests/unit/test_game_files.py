@@ -9,7 +9,7 @@ from game_texts import fault_of, random_records, read_file
 
 from az_mpi import games
 from az_mpi.records import game_files
-from az_mpi.records.game_records import GameRecord, Thought, write
+from az_mpi.records.game_records import GameRecord, Thought, to_pgn, write
 from az_mpi.records.pawns import pawns_of, value_of
 from az_mpi.records.replaying import MoveWords, replay
 
@@ -205,6 +205,17 @@ def test_a_game_that_begins_elsewhere_is_written_with_its_start(tmp_path, suffix
     assert record.positions["value"].tolist() == [1, -1, 1] and record.games["outcome"].tolist() == [-1]
     assert record.positions["root_value"].tolist() == pytest.approx([0.8, -0.7, 0.9], abs=0.002)
     assert game.state_to_text(record.positions["state"][0]) == start
+
+
+def test_moves_are_numbered_on_from_the_position_of_the_fen():
+    game = games.make("chess")
+    for mover, words in (("w", "12. Ka2 Kd7 13. Ka3"), ("b", "12... Kd7 13. Ka2 Kd6")):
+        start = f"4k3/8/8/8/8/8/8/K7 {mover} - - 3 12"
+        moves, state = [], game.text_to_state(start)
+        for word in [word for word in words.split() if word[0] == "K"]:
+            moves.append(game.text_to_action(state, word))
+            state = game.play(state[None], np.array(moves[-1:]))[0]
+        assert to_pgn(game, GameRecord(moves, 0.0, ("x", "y"), start=start)).endswith(f"\n\n{words} 1/2-1/2\n")
 
 
 def test_a_game_of_chess960_is_written_with_its_start_position_and_comes_in_again(tmp_path):
