@@ -1,8 +1,10 @@
 """Games as files that other programs read: SGF for games of stones on a board, PGN for chess and all other games, and
 JSON lines for every game."""
 
+import functools
 import json
 import math
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +18,15 @@ from az_mpi.games.hex import Rules as Hex
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.records import sgf_words
 from az_mpi.records.pawns import pawns_of
+from az_mpi.records.written_game import ENDINGS
 
 SUFFIXES = ".sgf", ".pgn", ".jsonl"
 LINE_MAX = 79  # characters of a line of moves in PGN
 # For a game that a limit of its length ended. Its result is the one that the match counts, not one by the rules.
 ADJUDICATION, CUT_NOTE = "adjudication", "ended by the limit of its length, counted as the board stood"
+# What begins or ends comments, variations and the like in PGN. Without it there are moves, numbers and a result alone.
+PGN_MARKS = re.compile(r"[(){};$]")
+_PGN_MOVE = re.compile(r"(?!#|\d[^.]*\.|[.!?]*$)[^\s(){};$]+")  # what a reader takes for a move
 HEX_MOVES = {"swap": "swap-pieces"}
 
 
@@ -119,12 +125,18 @@ def _word(game, state, action):
     return game.outcome_to_text(state, action) if drawn else game.action_to_text(state, action)
 
 
-def _told(game, record, states, k):
-    """Return what the search thought of position k in words, "" if that is not known."""
+def _pgn_word(game, state, action):
+    """Return a move as one word of PGN: "#12" is action 12, where its own text would be read as something else."""
+    word = game.action_to_text(state, action)
+    return word if _PGN_MOVE.fullmatch(word) and word not in ENDINGS else f"#{action}"
+
+
+def _told(record, word, states, k):
+    """Return what the search thought of position k in words, "" if that is not known. word(state, action): a move's."""
     if k >= len(record.thoughts):
         return ""
     thought = record.thoughts[k]
-    words = [f"{game.action_to_text(states[k], action)} {100 * share:.0f} %" for action, share in thought.best]
+    words = [f"{word(states[k], action)} {100 * share:.0f} %" for action, share in thought.best]
     return f"to move: {thought.value:+.2f}" + (f"; {', '.join(words)}" if words else "")
 
 
@@ -166,7 +178,11 @@ def _sgf_thought(game, record, states, k):
     """Return what the search thought of position k as properties: C, a comment, and SBKV, the chances of Black in
     percent, which Sabaki draws as a graph."""
     value = _first_value(game, record, states, k)
-    return "" if value is None else f"SBKV[{50 + 50 * value:.2f}]C[{sgf_words.escaped(_told(game, record, states, k))}]"
+    return (
+        ""
+        if value is None
+        else f"SBKV[{50 + 50 * value:.2f}]C[{sgf_words.escaped(_told(record, game.action_to_text, states, k))}]"
+    )
 
 
 def _sgf_move(game, state, action):
@@ -248,7 +264,7 @@ def _pgn_words(game, record):
     for k, action in enumerate(record.moves):
         second = (before + k) % 2  # of its pair
         words += [] if second and k and not record.thoughts else [f"{(before + k) // 2 + 1}.{'..' * second}"]
-        words.append(_word(game, states[k], action))
+        words.append(_pgn_word(game, states[k], action))
         words += _pgn_thought(game, record, states, k + 1)
     return words
 
@@ -265,7 +281,8 @@ def _pgn_thought(game, record, states, k):
     value = _first_value(game, record, states, k)
     if value is None:
         return []
-    return f"{{ [%eval {pawns_of(value):.2f}] {_told(game, record, states, k)} }}".split()
+    word = functools.partial(_pgn_word, game)
+    return f"{{ [%eval {pawns_of(value):.2f}] {_told(record, word, states, k)} }}".split()
 
 
 def _quoted(value):

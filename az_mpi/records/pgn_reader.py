@@ -5,21 +5,19 @@ import re
 from collections.abc import Iterator
 
 from az_mpi.games.base import Game
-from az_mpi.records.game_records import is_chess, is_chess960
+from az_mpi.records.game_records import PGN_MARKS, is_chess, is_chess960
 from az_mpi.records.pawns import value_of
-from az_mpi.records.written_game import RESULTS, WrittenGame
+from az_mpi.records.written_game import ENDINGS, RESULTS, WrittenGame
 
 # A tag stands on a line of its own. What is before the first one of its lines that follow each other ends a game.
 TAG_LINE = re.compile(rb'^\[[ \t]*[A-Za-z0-9_]+[ \t]+"[^\n]*(?:\n|\Z)', re.MULTILINE)
 _TAG = re.compile(r'^\[[ \t]*([A-Za-z0-9_]+)[ \t]+"((?:\\.|[^"\\])*)"?[^\n]*$', re.MULTILINE)
 _TOKEN = re.compile(r"\{[^}]*\}?|;[^\n]*|[()]|[^\s(){};]+")
-_PLAIN = re.compile(r"[(){};$]")  # a game without any of these is moves, numbers and a result alone
 _NUMBER = re.compile(r"\d+\.+")
 _EVAL = re.compile(r"\[%eval\s+(#?)([+-]?\d+(?:\.\d+)?)")
 _BY_MOVES = ("result", "fen", "setup")  # tags that a file of the same moves has by itself
 _CHESS = ("chess", "standard", "normal", "from position", "")  # what Variant may say
 _CHESS960 = ("chess960", "fischerandom", "fischerrandom")
-_ENDINGS = {*RESULTS, "*"}
 _SIGNS = {"", "e.p.", "ep", "e.p", "=", "+-", "-+", "+/-", "-/+", "=+", "+=", "+/=", "=/+", "N", "D"}  # no moves
 NOTES = "+#!?"  # that may follow a move of chess
 
@@ -68,7 +66,7 @@ def _moves(text, chess):
     """Return (the words of the moves, the values, the result at the end or "", what is wrong) of the text after the
     tags."""
     words, values, ending, depth = [], {}, "", 0
-    for token in _TOKEN.findall(text) if _PLAIN.search(text) else text.split():
+    for token in _TOKEN.findall(text) if PGN_MARKS.search(text) else text.split():
         first = token[0]
         if first == "(":
             depth += 1
@@ -79,7 +77,7 @@ def _moves(text, chess):
         elif first == "{":
             if match := _EVAL.search(token):
                 values[len(words)] = _value(match[1], match[2])
-        elif token in _ENDINGS:
+        elif token in ENDINGS:
             ending = token
         elif word := _word(token, chess):
             if ending:

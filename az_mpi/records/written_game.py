@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 # A result as text, for the player who began.
 RESULTS: dict[str, float] = {"1-0": 1.0, "0-1": -1.0, "1/2-1/2": 0.0, "1/2": 0.0}
+ENDINGS = {*RESULTS, "*"}  # what ends a game in PGN
 
 
 class WrittenGame(NamedTuple):

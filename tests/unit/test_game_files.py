@@ -207,6 +207,22 @@ def test_a_game_that_begins_elsewhere_is_written_with_its_start(tmp_path, suffix
     assert game.state_to_text(record.positions["state"][0]) == start
 
 
+@pytest.mark.parametrize("name", ["openspiel:tic_tac_toe", "openspiel:nim", "odd"])
+def test_moves_of_any_text_come_back_from_pgn(tmp_path, name):
+    """Texts of OpenSpiel have brackets and spaces; others would be taken for numbers, results, comments or notes."""
+    game = games.make("tictactoe" if name == "odd" else name)
+    odd = ["1-0", "*", "1.5", "#4", "a}", "(b", "c d", "!?", "$1"]
+    if name == "odd":
+        game.action_to_text = lambda state, action: odd[action]
+    records = random_records(game, 5)
+    write(tmp_path / "a.pgn", game, records)
+    found, faults = read_file(game, tmp_path / "a.pgn")
+    assert faults == [""] * 5
+    assert found.positions["action"].tolist() == [move for record in records for move in record.moves]
+    told = [thought.value for record in records for thought in record.thoughts]
+    assert np.allclose(found.positions["root_value"], told, atol=0.002)
+
+
 def test_moves_are_numbered_on_from_the_position_of_the_fen():
     game = games.make("chess")
     for mover, words in (("w", "12. Ka2 Kd7 13. Ka3"), ("b", "12... Kd7 13. Ka2 Kd6")):
