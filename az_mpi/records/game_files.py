@@ -124,8 +124,12 @@ def games_in(file: GameFile, part: Part) -> Iterator[tuple[str, str]]:
     for begin, end in zip(places, places[1:]):
         if not (piece := content[begin:end].removeprefix(_BOM)).strip():
             continue
-        long = end - begin > GAME_BYTES_MAX or is_cut and end == len(content)
-        yield ("", f"not readable: longer than {GAME_BYTES_MAX:,} bytes") if long else (_text(piece), "")
+        if end - begin > GAME_BYTES_MAX:
+            yield "", f"not readable: longer than {GAME_BYTES_MAX:,} bytes"
+        elif is_cut and end == len(content):
+            yield "", "not readable: nothing tells where the games after it begin"
+        else:
+            yield _text(piece), ""
 
 
 def _text(piece):

@@ -11,7 +11,10 @@ from az_mpi.records.game_records import HEX_MOVES
 from az_mpi.records.written_game import WrittenGame
 
 # Where a tree begins, as far as that can be told in the middle of a file, where "(;" may be a variation too.
-_TREE = re.compile(rb"\(\s*;(?=[^();]{0,400}?\b(?:GM|FF|SZ)\s*\[)")
+# A property of a game as a whole tells; old files have its name with small letters in between, as in GaMe.
+_WHOLE = "|".join("[a-z]*" + "[a-z]*".join(name) + "[a-z]*" for name in "GM FF SZ PB PW RE EV KM".split())
+_PROPERTY = r"[A-Za-z]+\s*(?:\[(?:\\.|[^\]\\]){0,2000}\]\s*)+"
+_TREE = re.compile(rf"\(\s*;\s*(?:{_PROPERTY})*?(?:{_WHOLE})\s*\[".encode(), re.DOTALL)
 _MARK = re.compile(rb"\[(?:\\.|[^\]\\])*\]?|[()]", re.DOTALL)
 _PART = re.compile(r"([()])|([A-Za-z]+)\s*((?:\[(?:\\.|[^\]\\])*\]\s*)+)", re.DOTALL)
 _VALUE = re.compile(r"\[((?:\\.|[^\]\\])*)\]", re.DOTALL)
@@ -25,7 +28,8 @@ _HEX_WORDS = {word: name for name, word in HEX_MOVES.items()}
 
 
 def tree_starts(content: bytes, at_start: bool) -> Iterator[int]:
-    """Yield where games begin in a part of a file that begins with a game (at_start), or anywhere."""
+    """Yield where games begin in a part of a file that begins with a game (at_start), or anywhere. One may begin before
+    the tree of another one is closed: that one is not whole."""
     if not at_start:
         yield from (match.start() for match in _TREE.finditer(content))
         return
@@ -33,8 +37,9 @@ def tree_starts(content: bytes, at_start: bool) -> Iterator[int]:
     for match in _MARK.finditer(content):
         first = content[match.start() : match.start() + 1]
         if first == b"(":
-            if depth == 0:
+            if depth == 0 or _TREE.match(content, match.start()):
                 yield match.start()
+                depth = 0
             depth += 1
         elif first == b")":
             depth = max(depth - 1, 0)

@@ -71,6 +71,31 @@ def test_the_size_of_parts_changes_nothing(tmp_path, name, suffix):
         assert faults == [""] * 12 and parts.positions.tobytes() == whole.positions.tobytes()
 
 
+def test_a_tree_that_is_not_closed_spoils_no_other_game(tmp_path):
+    head, moves = "(;GM[1]SZ[5]RE[B+R]", ";B[aa](;W[bb]C[(;x])(;W[cc])"
+    (tmp_path / "a.sgf").write_text(f"{head}{moves})\n{head}{moves}\n{head}{moves})\n{head}{moves})\n")
+    record, faults = read_file(games.make("go(size=5)"), tmp_path / "a.sgf")
+    assert faults == [""] * 4 and record.games["length"].tolist() == [2] * 4
+
+
+@pytest.mark.parametrize(
+    "head", ["AP[x]C[(;]PB[a]PW[b]RE[B+R]", "GaMe[1]SiZe[5]REsult[B+R]", "CA[UTF-8]KM[6.5]RE[B+R]SZ[5]"]
+)
+def test_games_are_found_anywhere_by_any_property_of_a_game(tmp_path, head):
+    """Those in the later parts of a file, too."""
+    size = "" if "i" in head or "SZ" in head else "SZ[5]"
+    (tmp_path / "a.sgf").write_text(f"(;{head}{size};B[aa](;W[bb])(;W[cc]))\n" * 40)
+    _, faults = read_file(games.make("go(size=5)"), tmp_path / "a.sgf", 200)
+    assert faults == [""] * 40
+
+
+def test_games_whose_beginnings_cannot_be_told_are_no_silent_loss(tmp_path, monkeypatch):
+    monkeypatch.setattr(game_files, "GAME_BYTES_MAX", 300)
+    (tmp_path / "a.sgf").write_text("(;AP[x];B[aa]RE[B+R]SZ[5])\n" * 40)
+    _, faults = read_file(games.make("go(size=5)"), tmp_path / "a.sgf", 200)
+    assert faults[:-1] == [""] * (len(faults) - 1) and "nothing tells where the games after it begin" in faults[-1]
+
+
 def test_pawns_and_values_are_inverse():
     assert value_of(pawns_of(0.37)) == pytest.approx(0.37) and value_of(0) == 0
     assert value_of(1e9) == pytest.approx(1) and abs(pawns_of(1.0)) < 100
