@@ -9,8 +9,9 @@ from az_mpi.records.game_records import PGN_MARKS, is_chess, is_chess960
 from az_mpi.records.pawns import value_of
 from az_mpi.records.written_game import ENDINGS, RESULTS, WrittenGame
 
-# A tag stands on a line of its own. What is before the first one of its lines that follow each other ends a game.
-TAG_LINE = re.compile(rb'^\[[ \t]*[A-Za-z0-9_]+[ \t]+"[^\n]*(?:\n|\Z)', re.MULTILINE)
+# A tag stands on a line of its own; in front of the first one of a file there may be a byte order mark. What is before
+# the first one of tags that follow each other ends a game.
+TAG_LINE = re.compile(rb'^(?:\xef\xbb\xbf)?\[[ \t]*[A-Za-z0-9_]+[ \t]+"[^\n]*(?:\n|\Z)', re.MULTILINE)
 _TAG = re.compile(r'^\[[ \t]*([A-Za-z0-9_]+)[ \t]+"((?:\\.|[^"\\])*)"?[^\n]*$', re.MULTILINE)
 _TOKEN = re.compile(r"\{[^}]*\}?|;[^\n]*|[()]|[^\s(){};]+")
 _NUMBER = re.compile(r"\d+\.+")

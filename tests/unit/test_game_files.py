@@ -71,6 +71,15 @@ def test_the_size_of_parts_changes_nothing(tmp_path, name, suffix):
         assert faults == [""] * 12 and parts.positions.tobytes() == whole.positions.tobytes()
 
 
+@pytest.mark.parametrize("part_bytes", [60, 2**20])
+def test_a_byte_order_mark_before_the_tags_changes_nothing(tmp_path, part_bytes):
+    """Files that were joined have one in their middle, too."""
+    text = '\ufeff[Event "x"]\n[Variant "tictactoe"]\n[Result "1-0"]\n\n1. b2 1-0\n\n'
+    (tmp_path / "a.pgn").write_text(text * 3)
+    record, faults = read_file(games.make("tictactoe"), tmp_path / "a.pgn", part_bytes)
+    assert faults == [""] * 3 and len(record.games) == 3
+
+
 def test_a_tree_that_is_not_closed_spoils_no_other_game(tmp_path):
     head, moves = "(;GM[1]SZ[5]RE[B+R]", ";B[aa](;W[bb]C[(;x])(;W[cc])"
     (tmp_path / "a.sgf").write_text(f"{head}{moves})\n{head}{moves}\n{head}{moves})\n{head}{moves})\n")
