@@ -36,7 +36,7 @@ def read_json(text: str, game: Game) -> WrittenGame:
         told = content.get("tags")
         tags = {str(name): str(text) for name, text in told.items()} if isinstance(told, dict) else {}
         tags |= {"Event": content["event"]} if isinstance(content.get("event"), str) else {}
-    except (ValueError, TypeError, AttributeError, KeyError) as error:
+    except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
         return WrittenGame(fault=f"not readable: {type(error).__name__}: {str(error)[:80]}")
     if name != game.name:
         return WrittenGame(fault=f"another game: {str(name)[:60]}")

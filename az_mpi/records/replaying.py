@@ -3,6 +3,7 @@
 Shapes: n games under way, S numbers a state, A actions, P players.
 """
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from az_mpi.records.written_game import WrittenGame
 from az_mpi.selfplay.record import CHANCE_MOVE, POLICY, Record, game_dtype, position_dtype
 from az_mpi.storage.imports import RANK
 
+_NUMBERED = re.compile(r"#(\d{1,9})", re.ASCII)  # an action by its number
 SHOWN_MAX = 24  # characters of a move in a message
 
 
@@ -55,8 +57,8 @@ class MoveWords:
         return -1
 
     def _find(self, state, legal, word):
-        if word.startswith("#") and word[1:].isdecimal():
-            action = int(word[1:])
+        if numbered := _NUMBERED.fullmatch(word):
+            action = int(numbered[1])
             return action if action < len(legal) and legal[action] else -1
         known = self._known.setdefault(word, [])
         for action in known:
