@@ -22,7 +22,7 @@ def line_starts(content: bytes, at_start: bool) -> Iterator[int]:
 def read_json(text: str, game: Game) -> WrittenGame:
     """Return the game in a line of JSON."""
     try:
-        content = files.parse_json(text)
+        content = {key: value for key, value in files.parse_json(text).items() if value is not None}
         name, words = content.get("game", game.name), content["moves"]
         values = content.get("values") or []
         result, start = content.get("result"), content.get("start", "")

@@ -219,6 +219,12 @@ def test_the_plain_form_takes_moves_with_and_without_numbers_and_a_result():
     assert record.games["outcome"].tolist() == [1, 1, 0]
 
 
+@pytest.mark.parametrize("key", ["game", "start", "values", "results", "tags", "event", "players", "note"])
+def test_null_in_json_is_as_if_it_were_not_there(tmp_path, key):
+    (tmp_path / "a.jsonl").write_text(f'{{"moves": ["4"], "result": 1, "{key}": null}}\n')
+    assert read_file(games.make("connect4"), tmp_path / "a.jsonl")[1] == [""]
+
+
 @pytest.mark.parametrize("players", ["5", "true", '"Ann"', '["Ann", null]', "{}", "null"])
 def test_players_of_any_kind_in_json_lose_no_game(tmp_path, players):
     (tmp_path / "a.jsonl").write_text(f'{{"moves": ["4"], "result": 1, "players": {players}}}\n')
