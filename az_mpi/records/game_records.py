@@ -286,7 +286,8 @@ def _pgn_thought(game, record, states, k):
 
 
 def _quoted(value):
-    return str(value).replace("\\", "\\\\").replace('"', '\\"')
+    """Return a value as the text between the quotes of a tag, which is one line."""
+    return " ".join(str(value).split()).replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _wrapped(words, result):

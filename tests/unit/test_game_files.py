@@ -266,6 +266,15 @@ def test_moves_of_any_text_come_back_from_pgn(tmp_path, name):
     assert np.allclose(found.positions["root_value"], told, atol=0.002)
 
 
+def test_a_tag_of_pgn_is_one_line(tmp_path):
+    record = GameRecord([4], 1.0, ("a\nb", "c"), "resigned", event='1\n[Result "0-1"]', tags={"Note": "x\r\n\r\ny"})
+    write(tmp_path / "a.pgn", games.make("tictactoe"), [record])
+    [(text, _)] = game_files.games_in(game_files.look(tmp_path / "a.pgn"), game_files.Part(0, 0, 2**20))
+    written = game_files.FORMATS["pgn"].read(text, games.make("tictactoe"))
+    assert written.names == ("a b", "c") and written.tags["Event"] == '1 [Result "0-1"]' and written.result == 1
+    assert written.tags["Note"] == "x y"
+
+
 def test_moves_are_numbered_on_from_the_position_of_the_fen():
     game = games.make("chess")
     for mover, words in (("w", "12. Ka2 Kd7 13. Ka3"), ("b", "12... Kd7 13. Ka2 Kd6")):
