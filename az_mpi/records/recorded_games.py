@@ -41,8 +41,11 @@ def _game(game, record, k, rows, first_policy, chance):
         thought = Thought(float(position["root_value"]), () if is_imported else best)
         thoughts[int(position["ply"]) - first_ply] = thought
     is_over = game.num_players != 2 or game.terminal(last)[0][0]
-    note = "the limit of moves" if about["truncated"] else "" if is_over or not about["outcome"] else "resigned"
+    note: str | None = (
+        "the limit of moves" if about["truncated"] else "" if is_over or not about["outcome"] else "resigned"
+    )
     note = "unterminated" if np.isnan(about["outcome"]) else note
+    note = None if is_imported and not is_over else note  # the run has not kept how it ended
     return GameRecord(
         moves,
         float(about["outcome"]),

@@ -216,6 +216,24 @@ def test_a_game_that_begins_elsewhere_is_left_out_of_sgf(tmp_path, capsys):
     assert (tmp_path / "b.sgf").read_text().count("(;") == 1
 
 
+@pytest.mark.parametrize(
+    "name, suffix, text",
+    [
+        ("chess", ".pgn", '[Result "1/2-1/2"]\n\n1. e4 e5 1/2-1/2\n'),
+        ("go(size=5)", ".sgf", "(;GM[1]SZ[5]KM[7]RE[B+3.5];B[aa];W[bb])\n"),
+    ],
+)
+def test_nobody_says_how_a_game_ended_that_its_players_ended(tmp_path, capsys, name, suffix, text):
+    """The file of an agreed draw says nothing of adjudication, and that of a game that was counted of resigning."""
+    (tmp_path / f"a{suffix}").write_text(text)
+    assert importing(tmp_path, capsys, tmp_path / f"a{suffix}", "--game", name)[0] == 0
+    run_folder.prepare(tmp_path / "run", make_config(name), ["here"], fresh=False)
+    assert obey(["games", str(tmp_path / "run"), "--output", str(tmp_path / f"b{suffix}")]) == 0
+    written = (tmp_path / f"b{suffix}").read_text()
+    assert "Termination" not in written and "GC[" not in written and "+R]" not in written
+    assert '[Result "1/2-1/2"]' in written or "RE[B+]" in written
+
+
 @pytest.mark.parametrize("name", ["Digits", "Rain", "Pig", "Trio"])
 def test_games_of_every_kind_come_in_and_are_written_as_they_were(tmp_path, capsys, name):
     """One player, chance, and three players: the moves of chance are replayed, and are no positions to train on."""
