@@ -4,6 +4,7 @@ Shapes: n games under way, S numbers a state, A actions, P players.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -101,6 +102,7 @@ class _Replay:
         self.totals = np.array([len(one.words) for one in written], np.int64)  # of moves, passes that are put in too
         self.says_players = any(one.players for one in written)
         self.moves = [list(one.words) for one in written]
+        self.passes: list[list[int]] = [[] for _ in written]  # of each that is put in: the moves of the file before it
         self.outcome = np.zeros((len(written), game.num_players), np.float32)
         self.score = np.zeros(len(written), np.float32)
         self.num_rows = np.zeros(len(written), np.int64)  # positions in which a player has moved
@@ -178,13 +180,14 @@ class _Replay:
         stays = np.ones(len(games), bool)
         for i, k in enumerate(games.tolist()):
             said = self.written[k].players
-            passed = len(self.moves[k]) - len(self.written[k].words)
-            if not said or said[ply - passed] == players[i]:
+            num_before = ply - len(self.passes[k])
+            if not said or said[num_before] == players[i]:
                 continue
             legal = np.flatnonzero(self.game.legal(states[i : i + 1])[0])
             if len(legal) == 1 and self.game.sgf_number:
                 self.moves[k].insert(ply, f"#{legal[0]}")
                 self.totals[k] += 1
+                self.passes[k].append(num_before)
             else:
                 self.faults[k] = f"illegal move: number {ply + 1} is out of turn"
                 stays[i] = False
@@ -238,9 +241,10 @@ class _Replay:
             if one.values:
                 own = positions["ply"][offsets[k] : offsets[k] + lengths[k]].tolist()
                 rows_of = {ply: int(offsets[k]) + place for place, ply in enumerate(own)}
-                plies = [ply for ply in one.values if ply in rows_of]
+                at_ply = {num + bisect_left(self.passes[k], num): value for num, value in one.values.items()}
+                plies = [ply for ply in at_ply if ply in rows_of]
                 at = np.array([rows_of[ply] for ply in plies], np.int64)
-                said = np.array([one.values[ply] for ply in plies], np.float32)
+                said = np.array([at_ply[ply] for ply in plies], np.float32)
                 values[at] = said if one.for_mover else said * sign[at]
         positions["root_value"] = np.where(np.isnan(values), results[:, 0], values)
         positions["weight"], positions["policy_count"] = 1.0, 1

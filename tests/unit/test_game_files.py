@@ -9,7 +9,7 @@ from game_texts import fault_of, random_records, read_file
 
 from az_mpi import games
 from az_mpi.records import game_files
-from az_mpi.records.game_records import GameRecord, Thought, to_pgn, write
+from az_mpi.records.game_records import GameRecord, Thought, to_pgn, to_sgf, write
 from az_mpi.records.pawns import pawns_of, value_of
 from az_mpi.records.replaying import MoveWords, replay
 
@@ -273,6 +273,21 @@ def test_a_tag_of_pgn_is_one_line(tmp_path):
     written = game_files.FORMATS["pgn"].read(text, games.make("tictactoe"))
     assert written.names == ("a b", "c") and written.tags["Event"] == '1 [Result "0-1"]' and written.result == 1
     assert written.tags["Note"] == "x y"
+
+
+def test_values_stay_with_their_positions_where_passes_are_put_in():
+    """Files of Othello may leave out passes: the value of the position before one is that after the move before it."""
+    game = games.make("othello(size=4)")
+    record = next(one for one in random_records(game, 40) if 1 <= one.moves.count(16) <= 2 and one.moves[-1] != 16)
+    lines = to_sgf(game, record).rstrip(")\n").split("\n")
+    text = "\n".join(line for line in lines if not line.startswith((";B[]", ";W[]"))) + ")"
+    [written] = [game_files.FORMATS["sgf"].read(text, game)]
+    found, faults = replay(game, [written], MoveWords(game))
+    assert faults == [""] and found.positions["action"].tolist() == record.moves
+    told = [thought.value for thought in record.thoughts]
+    # The value after a pass is not in the file: it is the result.
+    expected = [found.positions["value"][k] if k and record.moves[k - 1] == 16 else told[k] for k in range(len(told))]
+    assert np.allclose(found.positions["root_value"], expected, atol=0.002)
 
 
 def test_moves_are_numbered_on_from_the_position_of_the_fen():
