@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,10 @@ from az_mpi.games.sizes import misfit, movers, told
 from az_mpi.games.state_text import in_state
 
 CURE = "docs/games.md says what each method returns, and `python -m az_mpi check-game NAME` checks a game"
+
+
+MAY_REFUSE = "text_to_action", "state_to_text", "text_to_state"  # a text, or a position, by ValueError
+WITHOUT_STATE = "initial", "describe_planes", "text_to_state"
 
 
 class BrokenRules(OwnCodeError):
@@ -70,13 +75,15 @@ class Guard(Game):
     def over(cls, kind: type[Game], exact: bool) -> type[Game]:
         """Return a class of guarded games over a game's own class. All objects of it are guarded, also those that the
         game's own methods make as `type(self)(…)`."""
-        names = {
+        names: dict[str, Any] = {
             "__module__": kind.__module__,
             "__qualname__": kind.__qualname__,
             "__doc__": kind.__doc__,
             "unguarded_class": kind,
             "_Guard__exact": exact,
         }
+        if hasattr(kind, "texts_to_actions"):  # which a game need not have
+            names["texts_to_actions"] = cls.__texts_to_actions
         return type(kind.__name__, (cls, kind), names)
 
     def untruncated(self) -> Game:
@@ -268,6 +275,23 @@ class Guard(Game):
             self.__refuse("text_to_action", f"an action, 0 to {self.num_actions - 1}", repr(action), state)
         return int(action)
 
+    def state_to_text(self, state: np.ndarray) -> str:
+        return self.__text("state_to_text", self.__ask("state_to_text", state), state)
+
+    def text_to_state(self, text: str) -> np.ndarray:
+        given = self.__ask("text_to_state", text)
+        return self.__array("text_to_state", given, (self.state_size,), self.state_dtype, None)
+
+    def __texts_to_actions(self, states, texts):
+        given = self.__ask("texts_to_actions", states, texts) if len(states) else np.empty(0, np.int64)
+        if self.__inside:
+            return given
+        actions = self.__array("texts_to_actions", given, (len(states),), np.dtype(np.int64), states)
+        legal = self.legal(states)[np.arange(len(states)), np.clip(actions, 0, self.num_actions - 1)]
+        fits = (actions == -1) | legal & (actions >= 0) & (actions < self.num_actions)
+        self.__need("texts_to_actions", fits, states, "a legal action, or -1", lambda i: str(actions[i]))
+        return actions
+
     def __ask(self, name, *given):
         """Return what the game's own method of this name returns. Its exceptions become BrokenRules, but for those of
         a file system, of memory, and of code that knows what it refuses."""
@@ -277,10 +301,10 @@ class Guard(Game):
         try:
             return method(*given)
         except Exception as error:
-            no_such_move = name == "text_to_action" and isinstance(error, ValueError)
-            if not outermost or no_such_move or isinstance(error, (Refusal, OSError, MemoryError)):
+            is_answer = name in MAY_REFUSE and isinstance(error, ValueError)
+            if not outermost or is_answer or isinstance(error, (Refusal, OSError, MemoryError)):
                 raise
-            state = _first_that_raises(method, *given) if name not in ("initial", "describe_planes") else None
+            state = _first_that_raises(method, *given) if name not in WITHOUT_STATE else None
             where = "" if state is None else f"\n{in_state(self, state)}"
             raise BrokenRules.of(self, f"{name} raises an error: {_failure(self, error)}{where}") from error
         finally:
@@ -352,7 +376,9 @@ def _first_that_raises(method, states, *given):
         return states
     for i in range(len(states)):
         try:
-            method(states[i : i + 1], *(row[i : i + 1] if isinstance(row, np.ndarray) else row for row in given))
+            method(
+                states[i : i + 1], *(row[i : i + 1] if isinstance(row, (np.ndarray, list)) else row for row in given)
+            )
         except Exception:
             return states[i]
     return None

@@ -39,7 +39,7 @@ class MoveWords:
         if self._fast is not None and not words[0].startswith("#"):
             actions = np.asarray(self._fast(states, words), np.int64)
             for i in np.flatnonzero(actions < 0):
-                actions[i] = self._by_rules(states[i], words[int(i)])
+                actions[i] = self._by_rules(states[i], self.game.legal(states[i : i + 1])[0], words[int(i)])
             return actions
         legal = self.game.legal(states)
         return np.array([self._find(*row) for row in zip(states, legal, words)], np.int64)
@@ -58,9 +58,8 @@ class MoveWords:
         return -1
 
     def _find(self, state, legal, word):
-        if numbered := _NUMBERED.fullmatch(word):
-            action = int(numbered[1])
-            return action if action < len(legal) and legal[action] else -1
+        if _NUMBERED.fullmatch(word):
+            return self._by_rules(state, legal, word)
         known = self._known.setdefault(word, [])
         for action in known:
             if legal[action] and self.game.action_to_text(state, action) == word:
@@ -71,13 +70,16 @@ class MoveWords:
             return named[0]
         plain = _without_notes(word)
         named = [action for action, text in texts.items() if _without_notes(text) == plain]
-        return named[0] if named else self._by_rules(state, word)
+        return named[0] if named else self._by_rules(state, legal, word)
 
-    def _by_rules(self, state, word):
+    def _by_rules(self, state, legal, word):
+        """Return the legal action that a word names by its number, or as the game reads it; -1 if there is none."""
         try:
-            return self.game.text_to_action(state, word)
+            numbered = _NUMBERED.fullmatch(word)
+            action = int(numbered[1]) if numbered else self.game.text_to_action(state, word)
         except ValueError:
             return -1
+        return action if action < len(legal) and legal[action] else -1
 
 
 def _without_notes(word):

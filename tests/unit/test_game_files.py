@@ -8,10 +8,13 @@ import pytest
 from game_texts import fault_of, random_records, read_file
 
 from az_mpi import games
+from az_mpi.games import mnk
+from az_mpi.games.guard import guarded
 from az_mpi.records import game_files
 from az_mpi.records.game_records import GameRecord, Thought, to_pgn, to_sgf, write
 from az_mpi.records.pawns import pawns_of, value_of
 from az_mpi.records.replaying import MoveWords, replay
+from az_mpi.records.written_game import WrittenGame
 
 KINDS = Path(__file__).with_name("kinds.py")
 FORMATS = [
@@ -201,6 +204,19 @@ def test_the_points_of_a_game_of_go_are_counted_with_the_komi_of_this_one():
 )
 def test_a_line_that_does_not_fit_is_left_out_with_its_reason(line, reason):
     assert fault_of(games.make("connect4"), line, "jsonl").partition(":")[0] == reason
+
+
+def test_what_a_game_of_ones_own_takes_for_a_move_is_played_where_it_is_legal_alone():
+    """Its numbers are read, too, where it finds words many at a time."""
+    own = {
+        "text_to_action": lambda self, state, text: 4,
+        "texts_to_actions": lambda self, states, texts: [-1] * len(texts),
+    }
+    for methods in ({"text_to_action": own["text_to_action"]}, own):
+        game = guarded(type("Own", (mnk.Rules,), methods | {"__module__": __name__})())
+        written = [WrittenGame(words, 1.0) for words in (["x", "#3"], ["y", "z"])]
+        record, faults = replay(game, written, MoveWords(game))
+        assert faults == ["", "illegal move: number 2, z"] and record.positions["action"].tolist() == [4, 3]
 
 
 def test_the_plain_form_takes_moves_with_and_without_numbers_and_a_result():

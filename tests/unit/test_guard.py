@@ -219,6 +219,35 @@ def test_a_game_that_allows_no_changes_is_guarded():
     assert guarded(Frozen()).legal(STATES).all()
 
 
+@pytest.mark.parametrize(
+    "name, given, said",
+    [
+        ("texts_to_actions", lambda self, states, texts: [9] * len(states), "texts_to_actions returned 9"),
+        ("texts_to_actions", lambda self, states, texts: [-2] * len(states), "texts_to_actions returned -2"),
+        ("texts_to_actions", lambda self, states, texts: [0], r"texts_to_actions returned int64 \(1,\)"),
+        ("texts_to_actions", lambda self, states, texts: texts["x"], "texts_to_actions raises an error: .*TypeError"),
+        ("text_to_state", lambda self, text: np.zeros(3), r"text_to_state returned float64 \(3,\)"),
+        ("text_to_state", lambda self, text: text.x, "text_to_state raises an error: .*AttributeError"),
+        ("state_to_text", lambda self, state: 7, "state_to_text returned int"),
+    ],
+)
+def test_what_a_game_reads_from_texts_and_writes_is_checked(name, given, said):
+    game = changed(**{name: given})
+    asked = {"texts_to_actions": (STATES, ["a3"] * 3), "text_to_state": ("x",), "state_to_text": (STATES[0],)}[name]
+    with pytest.raises(OwnCodeError, match=said):
+        getattr(game, name)(*asked)
+
+
+def test_a_game_may_have_no_positions_as_text_and_no_fast_reading():
+    game = changed(key=mnk.Rules.key)
+    assert not hasattr(game, "texts_to_actions")
+    for ask in (lambda: game.state_to_text(STATES[0]), lambda: game.text_to_state("x")):
+        with pytest.raises(ValueError, match="has no form"):
+            ask()
+    fast = changed(texts_to_actions=lambda self, states, texts: [2, -1, 4])
+    assert fast.texts_to_actions(STATES, ["c3", "x", "b2"]).tolist() == [2, -1, 4]
+
+
 @pytest.mark.parametrize("given", [None, (), (["a"], "b", "c"), ([1, 2], "rows"), "planes"])
 def test_a_wrong_description_of_planes_is_refused(given):
     with pytest.raises(OwnCodeError, match="describe_planes returned"):
