@@ -82,7 +82,10 @@ def _find(state, text, legal):
     if num < 2:
         return -1
     if text[0] in (79, 111, 48):  # O o 0
-        return _castling(state, num >= 5, legal)
+        for k in range(num):
+            if text[k] not in (79, 111, 48) if k % 2 == 0 else text[k] != 45:  # -
+                return -1
+        return _castling(state, num == 5, legal) if num in (3, 5) else -1
     kind, begin = PAWN, 0
     if text[0] < 128 and _KINDS[text[0]]:
         kind, begin = _KINDS[text[0]], 1

@@ -36,6 +36,14 @@ def test_a_name_that_fits_no_move_or_two_finds_none():
         assert CHESS.texts_to_actions(state, [text]).tolist() == [-1], text
 
 
+def test_castling_has_its_whole_name():
+    king = CHESS.text_to_state("4k3/8/8/8/8/8/8/R3K2R w KQ - 0 1")
+    for text, move in (("O-O", "e1g1"), ("0-0!?", "e1g1"), ("o-o-o+", "e1c1"), ("0-0-0", "e1c1")):
+        assert CHESS.texts_to_actions(king[None], [text])[0] == CHESS.text_to_action(king, move), text
+    for text in ("OO", "O-", "O-O-", "O-O-O-O", "0-1", "OOO", "Oxe4", "O-O=Q", "0000", "O-OOO", "o-e4"):
+        assert CHESS.texts_to_actions(king[None], [text]).tolist() == [-1], text
+
+
 def test_names_are_understood_without_signs_and_with_more_than_is_needed():
     pawn = CHESS.text_to_state("1r2k3/P7/8/8/8/8/8/4K3 w - - 0 1")
     for text, name in (
