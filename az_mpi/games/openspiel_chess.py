@@ -84,7 +84,7 @@ def checked_fen(text: str) -> str:
         raise ValueError("a FEN has the board, who is to move, rights to castle, en passant, and two numbers")
     ranks = fields[0].split("/")
     rows = [re.sub("[1-8]", lambda digit: "." * int(digit[0]), rank) for rank in ranks]
-    if len(rows) != 8 or not all(re.fullmatch("[kqrbnpKQRBNP.]{8}", row) for row in rows):
+    if len(rows) != 8 or "." in fields[0] or not all(re.fullmatch("[kqrbnpKQRBNP.]{8}", row) for row in rows):
         raise ValueError("the board of a FEN has eight ranks of eight squares")
     cells = "".join(rows)
     if cells.count("K") != 1 or cells.count("k") != 1:

@@ -173,6 +173,7 @@ def test_a_uci_command_that_cannot_be_done_is_reported_and_changes_nothing():
         "4k3/8/8/8/8/8/8/4K2R w KQ - 0 1",
         "4k3/8/8/8/8/8/8/P3K3 w - - 0 1",
         "9/8/8/8/8/8/8/8 w - - 0 1",
+        "4k3/8/8/8/8/8/8/....K3 w - - 0 1",
         "4k3",
         "",
     )
