@@ -145,7 +145,8 @@ class OpenSpiel(Game):
         self._live = LiveStates(self._replay, cache_mb * 2**20 // state_bytes(game))
 
     def untruncated(self) -> "OpenSpiel":
-        return OpenSpiel(self.game, min(UNTRUNCATED_PLIES, self._longest), *self._parameters)
+        max_plies = max(self.max_plies, min(UNTRUNCATED_PLIES, self._longest))
+        return OpenSpiel(self.game, max_plies, *self._parameters)
 
     def initial(self, n: int) -> np.ndarray:
         return np.zeros((n, self.state_size), np.int16)

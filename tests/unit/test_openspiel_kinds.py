@@ -27,6 +27,11 @@ def after(game, moves):
     return states
 
 
+def test_a_game_against_a_program_is_never_shorter_than_one_of_training():
+    for max_plies, untruncated in ((60, 1024), (1500, 1500)):
+        assert games.make(f"openspiel:chess(max_plies={max_plies})").untruncated().max_plies == untruncated
+
+
 def test_every_game_of_perfect_information_is_taken_but_those_of_sampled_chance_a_file_or_a_crash():
     taken = {game.get_type().short_name for game in fitting()}
     left_out = {kind.short_name for kind in kinds_of_perfect_information()} - taken
