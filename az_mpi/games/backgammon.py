@@ -53,9 +53,11 @@ class Rules(PositionGame):
 
     def __init__(self, gammons: bool = False, max_plies: int = 3000):
         require("max_plies", max_plies, 4, 2**20)
+        if type(gammons) is not bool:
+            raise ValueError(f"gammons is {gammons!r}; allowed: True, False")
         arguments = ["gammons=True"] * gammons + [f"max_plies={max_plies}"] * (max_plies != 3000)
         self.name = f"backgammon({','.join(arguments)})" if arguments else "backgammon"
-        self.gammons, self.max_plies = bool(gammons), max_plies
+        self.gammons, self.max_plies = gammons, max_plies
         self.throws = np.array(THROWS, np.int64)
 
     def initial(self, n: int) -> np.ndarray:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from az_mpi import games
+from az_mpi.core.problems import Refusal
 from az_mpi.games.backgammon import BAR, DIE, FIRST_THROW, LEFT, OTHER, PLAYER, POINTS, SECOND, SIDE, THROWS
 from az_mpi.games.base import CHANCE
 
@@ -191,3 +192,10 @@ def test_the_boards_after_each_throw_are_those_of_openspiel():
             while not live.is_terminal() and live.current_player() == player:
                 live.apply_action(int(rng.choice(live.legal_actions())))
     assert num > 150
+
+
+@pytest.mark.parametrize("gammons", ["-1", "0", "1", "2", "'yes'", "None"])
+def test_whether_gammons_count_is_true_or_false(gammons):
+    """-1 gave a game that counts them under the name of one that does not."""
+    with pytest.raises(Refusal, match=f"gammons is {gammons}; allowed: True, False"):
+        games.make(f"backgammon(gammons={gammons})")
