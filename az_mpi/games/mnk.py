@@ -84,7 +84,7 @@ class Rules(BitboardGame):
         return np.concatenate([packed(own), packed(other)]).astype(self.state_dtype)
 
     def winning_cells(self, players: np.ndarray) -> Cells:
-        return lines(players, self.k)
+        return lines(players, self.k, self.exact)
 
 
 def mnk(m: int = 3, n: int = 3, k: int = 3, exact: bool = False, players: int = 2) -> Game:

@@ -7,16 +7,20 @@ LINES = (0, 1), (1, 0), (1, 1), (1, -1)
 HEX_NEIGHBOURS = (1, 0), (1, -1), (0, 1), (0, -1), (-1, 0), (-1, 1)
 
 
-def lines(players: np.ndarray, k: int) -> Cells:
-    """Return the cells of all lines of k or more pieces of one player, int8 [H, W] as in `Board.players`."""
-    height, width = players.shape
-    found = set()
+def lines(players: np.ndarray, k: int, exact: bool = False) -> Cells:
+    """Return the cells of all lines of k or more pieces of one player, int8 [H, W] as in `Board.players`. exact: leave
+    out lines of more than k."""
+    around = np.pad(players, 1, constant_values=-1)  # a row and a column more on each side, without pieces
+    found: set[tuple[int, int]] = set()
     for row, column in np.argwhere(players >= 0).tolist():
         for down, right in LINES:
-            run = [(row + step * down, column + step * right) for step in range(k)]
-            (r, c) = run[-1]
-            if r < height and 0 <= c < width and len({int(players[cell]) for cell in run}) == 1:
-                found |= set(run)
+            run = [(row + step * down, column + step * right) for step in range(-1, k + 1)]
+            (r, c) = run[-2]
+            if not (r < players.shape[0] and 0 <= c < players.shape[1]):
+                continue
+            before, *line, after = [around[r + 1, c + 1] == players[row, column] for r, c in run]
+            if all(line) and not (exact and (before or after)):
+                found |= set(run[1:-1])
     return tuple(sorted(found))
 
 

@@ -30,6 +30,20 @@ def test_lines_by_hand(rows, k, cells):
 @pytest.mark.parametrize(
     "rows, cells",
     [
+        (("XXXX.X", "O..O.X", "OOOO.X"), [(0, 5), (1, 5), (2, 5)]),
+        (("OOOO..", "....X.", ".....X"), []),
+        ((".XXX..", "......", "OOO..."), [(0, 1), (0, 2), (0, 3), (2, 0), (2, 1), (2, 2)]),
+    ],
+)
+def test_longer_lines_do_not_win_where_k_is_exact(rows, cells):
+    assert list(lines(stones(*rows), 3, exact=True)) == cells
+    won = games.make("mnk(m=6,n=3,k=3,exact=True)").winning_cells(stones(*rows))
+    assert list(won) == cells
+
+
+@pytest.mark.parametrize(
+    "rows, cells",
+    [
         (("X.", "X."), [(0, 0), (1, 0)]),
         ((".X", "X."), [(0, 1), (1, 0)]),  # a cell touches the one below it to the left
         (("X.", ".X"), []),
