@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numba import njit
 
+from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME
 from az_mpi.games.base import CHANCE, require
 from az_mpi.games.board_data import NO_CELL, Board
 from az_mpi.games.position_game import PositionGame
@@ -161,9 +162,9 @@ class Rules(PositionGame):
 
     def canonical(self, state: np.ndarray) -> tuple[int, int]:
         # Not of the player: both see the board alike.
-        key = np.uint64(0xCBF29CE484222325)
+        key = FNV_OFFSET
         for number in state[:PLAYER]:
-            key = (key ^ np.uint64(number + 1)) * np.uint64(0x100000001B3)
+            key = (key ^ np.uint64(number + 1)) * FNV_PRIME
             key ^= key >> np.uint64(29)
         return key, 0
 

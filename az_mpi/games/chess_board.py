@@ -33,9 +33,9 @@ REACH = np.array([_UP, _UP & _RIGHT, _RIGHT, _RIGHT & _DOWN, _DOWN, _DOWN & _LEF
 _STEPS = [(-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1)]  # rows and columns
 _JUMPS = [(-2, 1), (-1, 2), (1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1)]
 _FORWARD = [_STEPS[7], _STEPS[0], _STEPS[1]]
-_MOVES = [(row * k, column * k) for row, column in _STEPS for k in range(1, 8)] + _JUMPS
-_MOVES += [step for step in _FORWARD for _ in PROMOTES_TO]
-OFFSET = np.array([8 * row + column for row, column in _MOVES])  # of each kind of action, in squares
+MOVES = [(row * k, column * k) for row, column in _STEPS for k in range(1, 8)] + _JUMPS
+MOVES += [step for step in _FORWARD for _ in PROMOTES_TO]
+OFFSET = np.array([8 * row + column for row, column in MOVES])  # of each kind of action, in squares
 
 
 def _rays():

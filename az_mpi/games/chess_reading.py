@@ -11,6 +11,7 @@ from az_mpi.games.chess_board import (
     DIAGONAL,
     KING,
     KNIGHT,
+    MOVES,
     ONE,
     OWN,
     PAWN,
@@ -31,16 +32,12 @@ def _ways():
     less than a queen are left out."""
     ways = np.full((64, 64), -1, np.int64)
     for start in range(64):
-        for way, (row, column) in enumerate(_MOVES):
+        for way, (row, column) in enumerate(MOVES[:PROMOTIONS]):
             if 0 <= start // 8 + row < 8 and 0 <= start % 8 + column < 8:
                 ways[start, start + 8 * row + column] = way
     return ways
 
 
-# Of each kind of action: rows and columns, as `chess_board` orders them.
-_STEPS = [(-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1), (-1, -1)]
-_MOVES = [(row * k, column * k) for row, column in _STEPS for k in range(1, 8)]
-_MOVES += [(-2, 1), (-1, 2), (1, 2), (2, 1), (2, -1), (1, -2), (-1, -2), (-2, -1)]
 WAYS = _ways()
 _KINDS = np.zeros(128, np.int64)  # of the letters of pieces
 for _letter, _kind in zip("KQRBN", (KING, QUEEN, ROOK, BISHOP, KNIGHT)):

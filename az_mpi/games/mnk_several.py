@@ -10,12 +10,11 @@ import numpy as np
 
 from az_mpi.core.hashing import mix
 from az_mpi.games.base import PLAYERS_MAX, require
+from az_mpi.games.bitboards import LETTERS
 from az_mpi.games.board_data import Board
 from az_mpi.games.position_game import PositionGame
 from az_mpi.games.symmetry import dihedral
 from az_mpi.games.winning_cells import LINES, lines
-
-LETTERS = "abcdefghijklmnopqrs"
 
 
 class Several(PositionGame):

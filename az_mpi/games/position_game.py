@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME
 from az_mpi.core.intrinsics import FAILED, SHARED_BYTES, call1, call2, finish_shared, inner, shared_call, uncounted
 from az_mpi.games.base import Game
 from az_mpi.games.compiled_rules import as_python, compiled, observed
@@ -220,9 +221,9 @@ def _compile_whole(state):
 @njit(cache=True, nogil=True)
 def hash_of(state: np.ndarray) -> int:
     """Return a hash of the numbers of a state, of 64 bits."""
-    h = np.uint64(0xCBF29CE484222325)
+    h = FNV_OFFSET
     for number in _whole(state):
-        h = (h ^ np.uint64(number)) * np.uint64(0x100000001B3)
+        h = (h ^ np.uint64(number)) * FNV_PRIME
         h ^= h >> np.uint64(29)
     return h
 
