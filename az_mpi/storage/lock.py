@@ -232,11 +232,11 @@ class Lock:
         ranks: as for `take`, of the survivors, the new root first. token: of the job's lock. Raises LockLost if another
         job has taken the run over, or the lock is gone."""
         folder = Path(run) / "lock"
-        ours = {path.name: token for path in _files(folder) if _token(path) == token}
+        ours = _held_by(token, folder)
         if not ours:
             raise _gone(folder)
         try:
-            return cls._claim(run, ranks, start, token, ours, hang_s)
+            return cls._claim(run, ranks, start, token, dict.fromkeys(ours, token), hang_s)
         except LockHeld as error:
             raise LockLost(str(error)) from error
 
@@ -322,8 +322,19 @@ def check(run: str | Path, token: str) -> None:
     """Raise LockLost unless the job with this token has the lock of a run's folder. For ranks that write beside the one
     that holds it: they look, and do not renew it."""
     folder = Path(run) / "lock"
-    if not any(_token(path) == token for path in _files(folder)):
+    if not _held_by(token, folder):
         raise _lost(folder, token)
+
+
+def _held_by(token, folder):
+    """Return the names of the locks in a folder that have this token."""
+    # `take_over` makes the new lock, then removes the old one: a list from before, as a client of NFS keeps it, has
+    # neither.
+    for look_again in (files.refresh, lambda folder: None):
+        if found := [path.name for path in _files(folder) if _token(path) == token]:
+            return found
+        look_again(folder)
+    return []
 
 
 def _lost(folder, token):

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from helpers import by_id, make_config
 from stand_ins import part_of_run
 
 from az_mpi import games
+from az_mpi.core import files
 from az_mpi.core.signals import Requests, Stopped
 from az_mpi.mpi.alone import Alone
 from az_mpi.mpi.peers import PeerLost
@@ -18,6 +20,7 @@ from az_mpi.run.run_files import RunFiles
 from az_mpi.run.writers import Writers
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import game_ids
+from az_mpi.storage import lock
 from az_mpi.storage.lock import Lock, LockLost
 from az_mpi.telemetry.callbacks import Callbacks
 
@@ -113,6 +116,29 @@ def test_the_next_root_waits_while_the_file_system_fails(monkeypatch, tmp_path, 
         answers.append(final)
         with pytest.raises(Stopped):
             recovery._take_over(survivor(), Alone())
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_rank_that_lists_an_old_state_of_the_folder_finds_the_lock_of_its_new_root(tmp_path, monkeypatch, fresh):
+    """A client of NFS lists a folder as it was, until it changes the folder itself."""
+    first = Lock.take(tmp_path, [lock.me()], 1)
+    listed, now, refresh = set(files.names(first.path.parent)), files.names, files.refresh
+    second = Lock.take_over(tmp_path, [lock.me()], 1, first.token)
+    monkeypatch.setattr(files, "names", lambda folder: sorted(listed))
+
+    def change(folder):
+        refresh(folder)
+        if fresh:
+            listed.update(now(folder))
+
+    monkeypatch.setattr(files, "refresh", change)
+    with nullcontext() if fresh else pytest.raises(LockLost):
+        lock.check(tmp_path, first.token)
+    listed = {first.path.name}
+    with nullcontext() if fresh else pytest.raises(LockLost):
+        Lock.take_over(tmp_path, [lock.me()], 1, first.token).release()
+    first.release()
+    second.release()
 
 
 def test_what_several_writers_remember_does_not_grow_with_the_number_of_iterations():
