@@ -38,6 +38,7 @@ REFUSED = {errno.EACCES, errno.EPERM, errno.ENOKEY, errno.EKEYEXPIRED, errno.EKE
 MAY_NOT = "give this user access, and see that its ticket (Kerberos, AFS) has not ended"
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}  # of file systems without hard links
 READ_S = 2.5  # how long `read` tries again
+SPARSE = 100  # a file of so many times the bytes that it takes on its disk is one of holes: none of a run's files is
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0  # between two tries
 # The largest file that is read, by kind. Each is far above what a run writes: a larger file is not one of ours.
 TEXT_BYTES_MAX = 2**24  # JSON and sums: 10,000 ranks need some 3 MB
@@ -54,6 +55,15 @@ def unavailable(error: BaseException) -> bool:
     """Return whether an exception says that a file cannot be used now, and nothing about its content: its file system
     fails, or this user has no access. A run under way waits for both to pass."""
     return passes(error) or isinstance(error, OSError) and error.errno in REFUSED
+
+
+def lack_of_memory(error: Exception, path: str | Path | None = None) -> OSError | None:
+    """Return the OSError, which may pass, for an exception that says that memory was too little for the content of a
+    file: it says nothing about the file. None for another exception."""
+    of_torch = isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
+    if of_torch or isinstance(error, MemoryError):
+        return OSError(errno.ENOMEM, os.strerror(errno.ENOMEM), path and str(path))
+    return None
 
 
 def retry_while_unavailable(
@@ -272,18 +282,21 @@ def open_plain(path: str | Path, flags: int = os.O_RDONLY) -> int:
 def read(path: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
     """Return the bytes of a plain file. After an error that may pass it tries again for up to READ_S.
 
-    Raises OSError; Foreign if it is no plain file, or larger than `bytes_max` or than memory."""
+    Raises OSError; Foreign if it is no plain file, or larger than `bytes_max`, or of holes and larger than memory."""
 
     def look():
         with open(open_plain(path), "rb") as file:
-            if os.fstat(file.fileno()).st_size > bytes_max:
+            status = os.fstat(file.fileno())
+            if status.st_size > bytes_max:
                 raise Foreign(errno.EFBIG, f"larger than {bytes_max:,} bytes", str(path))
-            return file.read()
+            try:
+                return file.read()
+            except MemoryError as error:
+                if status.st_size > SPARSE * 512 * status.st_blocks:
+                    raise Foreign(errno.EFBIG, "larger than this machine's free memory", str(path)) from error
+                raise lack_of_memory(error, path) from error
 
-    try:
-        return retry_while_unavailable(look, READ_S, unavailable=passes)
-    except MemoryError as error:
-        raise Foreign(errno.EFBIG, "larger than this machine's free memory", str(path)) from error
+    return retry_while_unavailable(look, READ_S, unavailable=passes)
 
 
 def parse_json(text: str | bytes, **hooks: Any) -> Any:

@@ -122,12 +122,12 @@ def from_bytes(content: bytes) -> Tensors:
 
 def from_bytes_with_about(content: bytes) -> tuple[Tensors, dict[str, str]]:
     """Return (the tensors in the content of a safetensors file, what `to_bytes` has stored with them). Raises
-    ValueError."""
+    ValueError; OSError if memory is too little."""
     try:
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         return from_bytes(content), header.get("__metadata__", {})
     except Exception as error:  # safetensors has errors of its own
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise files.lack_of_memory(error) or ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def broadcast(world: "World", tensors: Tensors | None, source: int = 0) -> Tensors:
@@ -197,7 +197,7 @@ def read(path: Path) -> Checkpoint:
     except ValueError:
         raise
     except Exception as error:  # the sums match, so another program wrote it
-        raise ValueError(f"{type(error).__name__}: {error}") from error
+        raise files.lack_of_memory(error, path) or ValueError(f"{type(error).__name__}: {error}") from error
 
 
 def damage(path: Path) -> str | None:

@@ -150,16 +150,24 @@ def _read(path, game, take):
     body, mark, digest = content[:-_TRAILER_BYTES], content[-_TRAILER_BYTES:-64], content[-64:]
     if mark == _MARK and hashlib.sha256(body).hexdigest().encode() != digest:
         raise SegmentError(f"{path}: its SHA-256 does not match")
+    with _naming_damage(path), h5py.File(io.BytesIO(content), "r") as file:
+        _check_origin(path, file, game)
+        if file.attrs["schema_version"] > 1 and mark != _MARK:
+            raise ValueError("it does not end with its SHA-256")
+        return take(file)
+
+
+@contextmanager
+def _naming_damage(path):
+    """Raise SegmentError for the errors of a file that is not valid, of which HDF5 has many kinds; OSError if memory is
+    too little."""
     try:
-        with h5py.File(io.BytesIO(content), "r") as file:
-            _check_origin(path, file, game)
-            if file.attrs["schema_version"] > 1 and mark != _MARK:
-                raise ValueError("it does not end with its SHA-256")
-            return take(file)
+        yield
     except SegmentError:
         raise
-    except Exception as error:  # HDF5 raises many kinds for a file that is not valid
-        raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
+    except Exception as error:
+        damage = SegmentError(f"{path}: {type(error).__name__}: {error}")
+        raise files.lack_of_memory(error, path) or damage from error
 
 
 def find(
@@ -194,11 +202,8 @@ def paths(folder: str | Path) -> list[tuple[int, Path]]:
 def linked(path: Path) -> list[str]:
     """Return the names of the links in a file by `link_all`. Raises SegmentError and OSError as `read` does."""
     content = _content(path)
-    try:
-        with h5py.File(io.BytesIO(content), "r") as file:
-            return sorted(file)
-    except Exception as error:
-        raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
+    with _naming_damage(path), h5py.File(io.BytesIO(content), "r") as file:
+        return sorted(file)
 
 
 def link_all(folder: str | Path, path: Path, before: Callable[[], None] | None = None) -> None:
@@ -285,10 +290,8 @@ def _header(path, iteration):
             return _counts(file, path, iteration)
     except Exception:  # it is damaged, or its file system fails for a while: reading all of it tells which
         content = _content(path)
-    try:
+    with _naming_damage(path):
         return _counts(io.BytesIO(content), path, iteration)
-    except Exception as error:
-        raise SegmentError(f"{path}: {type(error).__name__}: {error}") from error
 
 
 def _counts(file, path, iteration):

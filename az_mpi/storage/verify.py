@@ -191,7 +191,7 @@ class Findings:
             try:
                 checkpoint.from_bytes(files.read(path, files.DATA_BYTES_MAX))
             except Exception as error:
-                self._unusable(path, error, damaged=True)
+                self._unusable(path, files.lack_of_memory(error, path) or error, damaged=True)
 
     def _segments(self):
         from az_mpi.storage import segment, thinning

@@ -245,17 +245,21 @@ def test_a_file_larger_than_the_limit_of_its_kind_is_not_read(tmp_path):
         os.truncate(path, 2**36)  # 64 GiB of nothing
 
 
-def test_a_file_that_does_not_fit_into_memory_is_damaged(tmp_path):
-    """A limit on this process stands for a small machine."""
+@pytest.mark.parametrize("holes, kind", [(True, "Foreign"), (False, "OSError")])
+def test_of_files_that_do_not_fit_into_memory_only_those_of_holes_are_damaged(tmp_path, holes, kind):
+    """A limit on this process stands for a small machine, or for one whose memory others use."""
     code = (
-        "import resource, sys; from az_mpi.core import files\n"
+        "import resource, sys; from az_mpi.core import files; files.READ_S = 0\n"
         "resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))\n"
-        "try: files.read(sys.argv[1], 2**33)\nexcept files.Foreign as error: print(error.strerror)"
+        "try: files.read(sys.argv[1], 2**33)\n"
+        "except OSError as error: print(type(error).__name__, files.passes(error), error)"
     )
-    (tmp_path / "a").write_bytes(b"")
-    os.truncate(tmp_path / "a", 2**32)
+    with open(tmp_path / "a", "wb") as file:
+        if not holes:
+            file.write(b"x" * 2**26)
+        file.truncate(2**32)
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a"], capture_output=True, text=True)
-    assert "memory" in done.stdout, done.stderr
+    assert done.stdout.startswith(f"{kind} {not holes} ") and "memory" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("text", ["{", "", b"\xff", "[" * 100_000, b"[" * 100_000, '{"a":' * 100_000])

@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
@@ -161,6 +162,24 @@ def test_a_file_that_cannot_be_read_now_stays_where_it_is(run, capsys, monkeypat
     assert __main__.main(["verify", str(run), "--repair"]) == last_status
     said = capsys.readouterr().err
     assert os.strerror(code) in said and ("once its file system works" in said) == (last_status == 75)
+    assert not list(run.rglob("*.damaged"))
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory")])
+def test_a_file_for_which_memory_is_too_little_stays_where_it_is(run, monkeypatch, capsys, error):
+    def fail(*arguments, **named):
+        raise error
+
+    (run / "best/000001.safetensors").write_bytes(checkpoint.to_bytes({"weight": torch.ones(3)}))
+    monkeypatch.setattr(h5py, "File", fail)
+    monkeypatch.setattr(checkpoint, "load_bytes", fail)
+    status, values = told(run, capsys, "--repair")
+    assert status == 1 and len(values["problems"]) == 6  # two segments and their links, two checkpoints, the network
+    assert all("cannot be read now (Cannot allocate memory)" in row["problem"] for row in values["problems"])
+    with pytest.raises(OSError, match="allocate"):
+        checkpoint.load_newest(run / "checkpoints", set_aside=True)
+    with pytest.raises(OSError, match="allocate"):
+        checkpoint.from_bytes_with_about((run / "best/000001.safetensors").read_bytes())
     assert not list(run.rglob("*.damaged"))
 
 
