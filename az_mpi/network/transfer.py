@@ -14,7 +14,8 @@ import torch
 
 Tensors = dict[str, torch.Tensor]  # by name
 _PART = re.compile(r"tower\.\d+|heads\.\w+|\w+")
-_POOLED = re.compile(r"tower\.\d+\.bias\.weight")  # of global pooling: reads the means, then the maxima
+# These may read the means, then the maxima, of channels: of those that a block pools, and of the tower.
+_OF_POOLED, _OF_TOWER = re.compile(r"tower\.\d+\.bias\.weight"), re.compile(r"heads\.\w+\.hidden\.weight")
 
 
 class Transfer(NamedTuple):
@@ -36,7 +37,7 @@ def transfer(theirs: Mapping[str, torch.Tensor], ours: Mapping[str, torch.Tensor
     for name in ours:
         parts.setdefault(_PART.match(name)[0], []).append(name)  # type: ignore[index]
     for part, names in parts.items():
-        fitting = {name: _fitted(name, theirs.get(name), ours[name], same_board) for name in names}
+        fitting = {name: _fitted(name, theirs, ours, same_board) for name in names}
         whole = part.startswith("tower.")
         end = next((k for k, name in enumerate(names) if fitting[name] is None), len(names))
         layers = [name.rpartition(".")[0] for name in names]
@@ -57,7 +58,9 @@ def _add(names, layer):
 
 
 def _fitted(name, theirs, ours, same_board):
-    """Return a tensor of the shape of `ours` with the numbers of `theirs`; None if it cannot be."""
+    """Return a tensor of the shape of the one in `ours` with the numbers of that in `theirs`; None if it cannot be."""
+    is_pooled = _reads_pooled(name, theirs, ours)
+    theirs, ours = theirs.get(name), ours[name]
     if theirs is None or theirs.dim() != ours.dim() or theirs.dtype != ours.dtype:
         return None
     if theirs.shape == ours.shape:
@@ -71,9 +74,19 @@ def _fitted(name, theirs, ours, same_board):
         grown[:num] = theirs
         return grown
     columns = torch.arange(theirs.shape[1])
-    if _POOLED.fullmatch(name):
+    if is_pooled:
         half = theirs.shape[1] // 2
         columns = torch.cat([torch.arange(half), ours.shape[1] // 2 + torch.arange(half)])
     grown[:num] = 0  # what was there reads nothing of what is new
     grown[:num, columns] = theirs
     return grown
+
+
+def _reads_pooled(name, theirs, ours):
+    """Return whether a layer reads the means, then the maxima, of channels."""
+    if not _OF_TOWER.fullmatch(name):
+        return bool(_OF_POOLED.fullmatch(name))
+    pairs = [(tensors.get(name), tensors.get("stem.weight")) for tensors in (theirs, ours)]
+    return all(
+        layer is not None and stem is not None and layer.shape[1:] == (2 * stem.shape[0],) for layer, stem in pairs
+    )

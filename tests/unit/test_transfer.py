@@ -52,6 +52,17 @@ def test_a_wider_and_deeper_network_computes_the_same(block, blocks, channels):
     assert {layer.split(".")[1] for layer in found.new} == {str(k) for k in range(2, blocks)}
 
 
+def test_heads_that_read_the_pooled_tower_of_a_wider_network_compute_the_same():
+    """They read the means of all channels, then the maxima of all."""
+    heads = ["policy", "value(any_size=True)", "moves_left", "score", "short_term_value", "opponent_reply"]
+    theirs, ours = built(OTHELLO6, heads=heads), fresh(OTHELLO6, heads=heads, channels=40)
+    found = transfer(theirs.state_dict(), ours.state_dict(), same_board=True)
+    ours.load_state_dict(found.tensors)
+    for name, output in outputs(theirs, OTHELLO6).items():
+        assert torch.allclose(output, outputs(ours, OTHELLO6)[name], atol=1e-5), name
+    assert {"heads.moves_left.hidden", "heads.score.hidden"} < set(found.widened) and not found.new
+
+
 def test_what_is_new_can_learn():
     """Where a new channel is read by a 0, its own weights are none, so that both do not stay where they are."""
     theirs, ours = built(OTHELLO6), fresh(OTHELLO6, channels=32)
