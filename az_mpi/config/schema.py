@@ -438,7 +438,7 @@ class Storage(Section):
     keep_windows: whole(0) = free(
         0,
         "Games on disk: of so many replay windows, counted back from the newest checkpoint; segments before them are "
-        "removed. 2 is enough to resume. 0: all games are kept.",
+        "removed, but for those that ranked_reward needs. 2 is enough to resume. 0: all games are kept.",
     )
     give_up_s: float = free(600.0, "Seconds a run waits for a full or failing disk, then leaves with 75.", ge=0)
 

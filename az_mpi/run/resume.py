@@ -111,7 +111,9 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
     run.report.metrics.write("checkpoint", progress.step, values)
     if windows := run.setup.config.storage.keep_windows:
         window = replay.window_size(run.setup.config.replay, progress.num_positions)
-        files.thin_games(windows * window, progress.num_positions, progress.iteration - 1)
+        settings = run.setup.config.selfplay
+        num_games = settings.ranked_games if settings.ranked_reward else 0  # they set the thresholds of those that stay
+        files.thin_games(windows * window, progress.num_positions, progress.iteration - 1, num_games)
     return True
 
 

@@ -107,16 +107,17 @@ class RunFiles:
         folder = self.folder / "games"
         return self.read(folder, functools.partial(thinning.removed, folder)) or thinning.Removed()
 
-    def thin_games(self, num_positions: int, held: int, end: int) -> None:
+    def thin_games(self, num_positions: int, held: int, end: int, num_games: int = 0) -> None:
         """Remove the oldest segments, of iterations before `end`, as far as the others hold `num_positions`.
 
-        held: the positions of the run until its newest checkpoint. Nothing is done until a ninth of what is there can
-        be removed, so that the segments are seldom looked at."""
+        held: the positions of the run until its newest checkpoint. num_games: see `thinning.thin_games`. Nothing is
+        done until a ninth of what is there can be removed, so that the segments are seldom looked at."""
         folder = self.folder / "games"
         if self.writer is None or held - self.removed().num_positions <= num_positions * 9 / 8:
             return
         found = self.segments()
-        self.writer.do(folder, lambda check: thinning.thin_games(folder, found, num_positions, end, check))
+        thin = functools.partial(thinning.thin_games, folder, found, num_positions, end, num_games)
+        self.writer.do(folder, thin)
         self.writer.submit(end, Record.empty(self.game), {})  # renews the links to the segments that are left
         self.writer.flush()
 

@@ -64,18 +64,23 @@ def thin_games(
     segments: Sequence[Segment],
     num_positions: int,
     end: int,
+    num_games: int = 0,
     check: Callable[[], None] = lambda: None,
 ) -> None:
     """Remove the oldest of these segments, of iterations before `end`, as far as the others hold `num_positions`.
     Raises OSError; afterwards it may be called again.
 
     The record of what was removed comes first, so that a reader counts each game once even if this is broken off.
-    segments: oldest first, without those that are in that record already. check: see `thin_networks`."""
+    segments: oldest first, without those that are in that record already. num_games: so many games stay before each
+    iteration of which one stays, if there are so many. check: see `thin_networks`."""
     before, old = removed(folder), []
     left = sum(segment.num_positions for segment in segments)
     for segment in segments:
         left -= segment.num_positions
         if left < num_positions or segment.iteration >= end:
+            if num_games:
+                first = _first(segments, segment.iteration, num_games)
+                old = [one for one in old if one.iteration < first]
             break
         old.append(segment)
     names = [*(name for name in before.names if files.is_there(Path(folder) / name)), *(one.path.name for one in old)]
@@ -86,6 +91,18 @@ def thin_games(
     else:
         check()
     _unlink(folder, names)
+
+
+def _first(segments, iteration, num_games):
+    """Return the iteration, this one or an earlier one, from which on segments hold so many games before this one, in
+    whole iterations; the first one of all if they do not."""
+    earlier = sorted((one for one in segments if one.iteration < iteration), key=lambda one: -one.iteration)
+    for segment in earlier:
+        if num_games <= 0 and segment.iteration < iteration:
+            break
+        iteration = segment.iteration
+        num_games -= segment.num_games
+    return iteration
 
 
 def finish(folder: str | Path, forget: bool, check: Callable[[], None] = lambda: None) -> None:

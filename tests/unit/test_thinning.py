@@ -79,6 +79,19 @@ def test_the_oldest_segments_are_removed_as_far_as_enough_positions_are_left_and
     assert left(tmp_path) == [9] and removed(tmp_path)[:2] == (90, 900)
 
 
+@pytest.mark.parametrize("num_games, first", [(0, 6), (1, 5), (10, 5), (11, 4), (25, 3), (60, 0), (900, 0)])
+def test_before_the_oldest_iteration_that_stays_so_many_games_stay_as_thresholds_are_made_of(
+    tmp_path, num_games, first
+):
+    """In whole iterations, and whole that iteration itself: the newest games of one may be in any of its segments."""
+    made = segments(tmp_path, [100] * 10)
+    made[6:6] = [Segment(tmp_path / f"000006-00{k}.h5", 6, 10, 100) for k in (1, 2)]
+    for one in made[6:8]:
+        one.path.touch()
+    thin_games(tmp_path, made, 350, 9, num_games)
+    assert left(tmp_path) == [*range(first, 6), *([6] * (3 if num_games else 1)), 7, 8, 9]
+
+
 def test_a_removal_that_was_broken_off_counts_each_game_once_and_is_completed_later(tmp_path, monkeypatch):
     (tmp_path / "games").mkdir()
     made, unlink = segments(tmp_path / "games", [100] * 6), type(tmp_path).unlink
@@ -131,7 +144,7 @@ def test_nothing_is_removed_by_a_job_that_has_lost_the_folder(tmp_path):
     made = segments(tmp_path, [100] * 4)
     (tmp_path / "000001.safetensors").touch(), (tmp_path / "000002.safetensors").touch()
     (tmp_path / "000003.safetensors").touch()
-    for remove in (lambda: thin_games(tmp_path, made, 100, 9, lost), lambda: thin_networks(tmp_path, 2, lost)):
+    for remove in (lambda: thin_games(tmp_path, made, 100, 9, 0, lost), lambda: thin_networks(tmp_path, 2, lost)):
         with pytest.raises(Forbidden):
             remove()
     assert left(tmp_path) == [0, 1, 2, 3] and len(list(tmp_path.glob("*.safetensors"))) == 3
