@@ -227,6 +227,7 @@ class _Step:
         self.writer, self.path, self.action, self.what = writer, path, action, what
         self.begun = time.monotonic()  # when it was first tried
         self.failure: str | None = None  # why the newest try failed
+        self.repeated = False  # whether a name that is missing, or there already, was looked for again
 
     def trouble(self) -> str | None:
         """Return why the step is not done yet, in words; None while that is no trouble. Any thread may call it."""
@@ -253,9 +254,14 @@ class _Step:
         except OSError as error:
             if unavailable(error):
                 self.failure = describe(self.path, error)
-            else:
-                self.writer.may_appear()  # raises Forbidden if the run's folder is gone, which is the cause then
-            raise
+                raise
+            self.writer.may_appear()  # raises Forbidden if the run's folder is gone, which is the cause then
+            if self.repeated or not isinstance(error, (FileNotFoundError, FileExistsError)):
+                raise
+        # A file server that restarts may lose the answer to a rename or mkdir that it has done. A client of NFS then
+        # asks again, and hears that the old name is missing, or that the new one is there.
+        self.repeated = True
+        return self._try()
 
     def _tell(self, error):
         kept = "it is kept in memory and " if self.what == "written" else ""

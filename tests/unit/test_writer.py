@@ -1,6 +1,7 @@
 """The segment writer: play continues while the file system fails, memory is bounded, no error is lost."""
 
 import errno
+import functools
 import logging
 import os
 import shutil
@@ -20,7 +21,7 @@ from az_mpi import games
 from az_mpi.core.files import Forbidden
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import Record
-from az_mpi.storage import segment, writer
+from az_mpi.storage import checkpoint, segment, writer
 from az_mpi.storage.writer import QUEUE_MAX, Writer
 
 pytestmark = pytest.mark.process
@@ -265,6 +266,26 @@ def test_a_file_system_that_does_not_answer_is_given_up_too(segments, records, d
     assert "does not answer" in segments.ended
     disk.answers.set()
     assert segments.rescue() == 0 and list(segments.folder.iterdir()) == []
+
+
+def test_a_rename_whose_answer_is_lost_is_no_error(segments, records, monkeypatch, tmp_path):
+    """A client of NFS asks a server that has restarted again, and hears that there is no such file."""
+
+    def ask(call, again, *names):
+        call(*names)
+        if again and again.pop():
+            call(*names)
+
+    for name in ("replace", "rename"):  # of a file, of a folder
+        monkeypatch.setattr(os, name, functools.partial(ask, getattr(os, name), [True]))
+    segments.submit(7, records[0], {})
+    state = checkpoint.Checkpoint(checkpoint.Progress(1), {}, {})
+    segments.do(tmp_path, lambda check: checkpoint.save(tmp_path, state, 3, check))
+    assert list(stored(segments.folder)) == ["000007-000"] and checkpoint.read(tmp_path / "000001") == state
+    tries = []
+    with pytest.raises(FileNotFoundError):
+        segments.do(tmp_path, lambda check: (tries.append(1), os.stat(tmp_path / "none")))
+    assert len(tries) == 2
 
 
 def test_nothing_appears_once_the_lock_is_lost(segments, records):
