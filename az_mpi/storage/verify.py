@@ -91,7 +91,7 @@ def repaired(run: Path, game: Game) -> Findings:
             held.check()
             done.append(_aside(path))
         if before.leftovers:
-            files.remove_leftovers(run)
+            files.remove_leftovers(run, besides=["selfplay"])
             done.append(f"{counted(len(before.leftovers), 'file')} of killed writers removed")
         if (before.damaged or before.links_wrong) and (run / "games").is_dir():
             segment.link_all(run / "games", run / "games.h5", before=held.check)
@@ -122,9 +122,12 @@ class Findings:
         self._checkpoints()
         self._segments()
         self._texts()
-        self.leftovers = [*run.glob(".*.tmp"), *run.glob("*/.*.tmp")]
+        unfinished = [*run.glob(".*.tmp"), *run.glob("*/.*.tmp")]
+        self.leftovers = [path for path in unfinished if path.parent != run / "selfplay"]
         for path in self.leftovers:
             self._wrong(path, "left by a writer that was killed; harmless")
+        for path in sorted({*unfinished} - {*self.leftovers}):  # a job of that mode takes no lock
+            self.notes.append(f"{path.relative_to(run)} is unfinished: a --mode selfplay writes it, or was killed")
         for path in sorted([*run.glob("*.damaged*"), *run.glob("*/*.damaged*")]):
             self.notes.append(f"{path.relative_to(run)} was set aside before")
 

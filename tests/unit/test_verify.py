@@ -119,6 +119,17 @@ def test_damaged_files_are_named_and_set_aside(run, capsys):
     assert not list(run.rglob("*.tmp")) and not (run / "lock").exists()
 
 
+def test_the_unfinished_file_of_a_job_that_takes_no_lock_stays(run, capsys):
+    (run / "selfplay").mkdir()
+    for folder in ("selfplay", "games"):
+        (run / folder / ".000001-000.h5.12.tmp").write_text("half")
+    status, values = told(run, capsys)
+    assert status == 1 and [row["path"] for row in values["problems"]] == ["games/.000001-000.h5.12.tmp"]
+    status, values = told(run, capsys, "--repair")
+    assert status == 0 and any("selfplay/.000001-000.h5.12.tmp is unfinished" in note for note in values["notes"])
+    assert [path.parent.name for path in run.rglob("*.tmp")] == ["selfplay"]
+
+
 @pytest.mark.parametrize("harm", [lambda path: path.write_text("{"), Path.unlink])
 def test_damaged_descriptions_of_starts_are_repaired(run, capsys, harm):
     for _ in range(2):
