@@ -94,6 +94,11 @@ def complete(run: str | Path) -> None:
     shutil.rmtree(games / WAITING, ignore_errors=True)
 
 
+def is_incomplete(run: str | Path) -> bool:
+    """Return whether an import has its journal and is not complete. Raises OSError."""
+    return _journal(run) is not None
+
+
 def newest_iteration(run: str | Path) -> int:
     """Return the newest iteration that imported games are stored for, -1 if there are none. Raises OSError."""
     return max((int(entry["iteration"]) for entry in entries(run)), default=-1)

@@ -72,13 +72,16 @@ def unreadable(error: OSError) -> str:
 
 def repaired(run: Path, game: Game) -> Findings:
     """Fix what can be fixed in a run's folder; return the findings afterwards. Raises LockHeld, LockLost, OSError."""
-    from az_mpi.storage import lock, segment
+    from az_mpi.storage import imports, lock, segment
 
     say = functools.partial(print, file=sys.stderr, flush=True)
     # A job that starts meanwhile is refused, and has to be started again.
     held = lock.Lock.take(run, [lock.me()], "none (repair)", lock.look(run, say), hang_s=60.0, brief=True)
     try:
-        before, done = Findings(run, game), []
+        done = ["an import that was killed is complete"] if imports.is_incomplete(run) else []
+        held.check()
+        imports.complete(run)
+        before = Findings(run, game)
         held.check()
         if before.config_from:
             with files.whole_file(run / "config.json", before=held.check) as temporary:
@@ -197,13 +200,17 @@ class Findings:
                 self._unusable(path, files.lack_of_memory(error, path) or error, damaged=True)
 
     def _segments(self):
-        from az_mpi.storage import segment, thinning
+        from az_mpi.storage import imports, segment, thinning
 
         folder, before, read = self.run / "games", Counter(), []
         gone = thinning.removed(folder)
         before.update(num_games=gone.num_games, num_positions=gone.num_positions)
         if gone.num_games:
             self.notes.append(f"{counted(gone.num_games, 'game')} were removed (storage.keep_windows)")
+        if imports.is_incomplete(self.run):
+            self.notes.append(
+                "an import was killed: the next start, or --repair, moves the rest of its games to games/"
+            )
         paths = [(number, path) for number, path in segment.paths(folder) if path.name not in gone.names]
         for iteration, path in paths:
             try:

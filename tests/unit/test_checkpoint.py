@@ -256,6 +256,19 @@ def test_only_finite_numbers_are_saved_or_loaded(tmp_path, monkeypatch, part, nu
     assert found.progress == good.progress and f"({name} is not finite)" in line and "000002.damaged" in line
 
 
+def test_a_checkpoint_for_which_memory_is_too_little_is_not_damaged(tmp_path, monkeypatch):
+    def fail(content):
+        raise MemoryError
+
+    checkpoint.save(tmp_path, make(1), 3)
+    monkeypatch.setattr(checkpoint, "load_bytes", fail)
+    with pytest.raises(OSError, match="allocate"):
+        checkpoint.load_newest(tmp_path, set_aside=True)
+    with pytest.raises(OSError, match="allocate"):
+        checkpoint.from_bytes_with_about((tmp_path / "000001" / "model.safetensors").read_bytes())
+    assert [path.name for path in tmp_path.iterdir()] == ["000001"]
+
+
 def test_an_older_checkpoint_can_be_asked_for(tmp_path):
     for iteration in (1, 2, 3):
         checkpoint.save(tmp_path, make(iteration), 3)
