@@ -39,11 +39,15 @@ def describe(config: Config) -> list[dict[str, str]]:
 def keep(path: str | Path, config: Config) -> None:
     """Copy the user's own files into a run's folder, unless they are there. For root alone. Raises OSError."""
     for source in registry.sources(name for _, _, name in plugins(config)).values():
-        folder = Path(path) / FOLDER / source.sha256[:DIGITS]
-        if not files.is_there(folder):
-            folder.parent.mkdir(exist_ok=True)
-            with files.whole_folder(folder) as temporary:
-                files.create(temporary / Path(source.path).name, source.content)
+        file = Path(path) / FOLDER / source.sha256[:DIGITS] / Path(source.path).name
+        if files.is_there(file):
+            continue
+        if files.is_there(file.parent):  # it was kept under another name
+            files.write_bytes(file, source.content)
+            continue
+        file.parent.parent.mkdir(exist_ok=True)
+        with files.whole_folder(file.parent) as temporary:
+            files.create(temporary / file.name, source.content)
 
 
 def check(path: str | Path, config: Config, description: dict[str, Any], allowed: bool) -> None:

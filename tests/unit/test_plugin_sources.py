@@ -10,7 +10,7 @@ from az_mpi import games
 from az_mpi.config import load as configuration
 from az_mpi.core import registry
 from az_mpi.core.problems import Refusal
-from az_mpi.storage import run_folder
+from az_mpi.storage import plugin_sources, run_folder
 from az_mpi.storage.run_folder import prepare, recorded_config
 
 OWN = """
@@ -62,6 +62,18 @@ def test_commands_that_read_a_run_load_its_own_source(own, tmp_path):
     game = games.make(config.game)
     assert (game.name, game.first, config.seed) == ("own", 3, 5) and str(tmp_path / "moved") in config.game
     assert recorded_config(tmp_path / "moved", {"game": "tictactoe"}).game == "tictactoe"
+
+
+def test_a_source_that_is_there_under_another_name_is_kept_under_both(own, tmp_path):
+    """Its content is the same, and so is the folder that it is kept in: callbacks may be renamed, for example."""
+    (tmp_path / "run").mkdir()
+    for name in ("own.py", "renamed.py"):
+        own()
+        (tmp_path / "own" / "own.py").rename(tmp_path / "own" / name)
+        config = make_config(f"{tmp_path}/own/{name}:Rules")
+        plugin_sources.keep(tmp_path / "run", config)
+        [row] = plugin_sources.describe(config)
+        assert row["kept"].endswith(f"/{name}") and (tmp_path / "run" / row["kept"]).read_text() == OWN
 
 
 def test_another_source_is_refused_unless_it_is_allowed(own, tmp_path):
