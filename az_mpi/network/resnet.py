@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from az_mpi.core.problems import Refusal
 from az_mpi.core.registry import BLOCKS
 from az_mpi.games.base import Game
 from az_mpi.network import heads
@@ -49,10 +50,28 @@ class ResNet(nn.Module):
 
 def build(game: Game, settings: "schema.Network", seed: int) -> ResNet:
     """Return the network that `settings`, `config.network`, describes; its weights depend on `seed` alone. Raises
-    Refusal."""
+    Refusal, also for blocks or heads with statistics of the batches that they have seen."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return ResNet(game, settings)
+        network = ResNet(game, settings)
+        _refuse_statistics(network, game)
+    return network
+
+
+def _refuse_statistics(network, game):
+    """Raise Refusal if the network's buffers change as it trains, such as the running means of batch normalisation:
+    they would differ between trainers, and no average of weights has them."""
+    before = {name: buffer.clone() for name, buffer in network.named_buffers()}
+    if not before:
+        return
+    with torch.no_grad():
+        network(torch.rand(2, *game.planes_shape))
+    if changed := [name for name, buffer in network.named_buffers() if not torch.equal(buffer, before[name])]:
+        raise Refusal(
+            f"network.block, network.heads: {changed[0]} changes in training and is no parameter, as of batch "
+            "normalisation\n  each trainer would have another one\n  normalise in another way, such as by "
+            "nn.GroupNorm, or not at all"
+        )
 
 
 def weights_hash(network: nn.Module) -> str:

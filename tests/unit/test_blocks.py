@@ -232,6 +232,34 @@ def test_a_users_block_is_built_and_trained(tmp_path):
     assert [(block.factor, resnet.num_parameters(block)) for block in network.tower] == [(2, 72), (3, 72), (4, 72)]
 
 
+OF_BUFFERS = """
+class Normal(OneCell):
+    def __init__(self, channels, index):
+        super().__init__(channels, index)
+        self.norm = nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        return super().forward(self.norm(x))
+
+class Constant(OneCell):
+    def __init__(self, channels, index):
+        super().__init__(channels, index)
+        self.register_buffer("scale", self.conv.bias.detach() + 1)
+"""
+
+
+def test_blocks_with_statistics_of_batches_are_refused_and_those_with_constants_are_not(tmp_path):
+    (tmp_path / "own.py").write_text(OWN + OF_BUFFERS)
+
+    def build(name):
+        config = make_config(network={"blocks": 2, "channels": 8, "block": f"{tmp_path}/own.py:{name}"})
+        return resnet.build(games.make("tictactoe"), config.network, 1)
+
+    assert build("Constant").tower[1].scale.tolist() == [1.0] * 8
+    with pytest.raises(Refusal, match=r"tower.0.norm.running_mean changes in training.*\n.*\n.*GroupNorm"):
+        build("Normal")
+
+
 def test_wrong_names_and_arguments_of_blocks_are_refused_in_one_block():
     with pytest.raises(ConfigError, match="did you mean bottleneck"):
         make_config(network={"block": "botleneck"})

@@ -13,6 +13,7 @@ class Block(nn.Module):
 
     A block begins as the identity: the last layer of its branch starts at zero (Zhang, Dauphin, Ma 2019). Without
     normalisation this keeps a deep tower trainable, and it lets a tower grow without a change of what it computes.
+    Buffers that change in training are refused, such as those of batch normalisation: trainers would have other ones.
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

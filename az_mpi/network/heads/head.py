@@ -36,6 +36,7 @@ class Head(nn.Module):
     is_action: whether the target is the number of an action, which they turn too; a negative one stays as it is.
     reads_planes: whether `forward` is also given the planes, float [B, C, H, W].
     in_play: whether engines evaluate the head. If not, it costs nothing in play.
+    Buffers that change in training are refused, as those of a `blocks.block.Block` are.
     """
 
     name: str
