@@ -61,6 +61,18 @@ def test_moves_left_are_counted_to_an_end_that_was_seen():
     assert plies == pytest.approx([5, 4, 3, 2, 1, *[np.nan] * 3, 5, 4, 3, 2, 1], nan_ok=True)
 
 
+def test_a_game_that_ends_with_a_move_of_chance_was_seen_to_its_end():
+    game = games.make("2048")
+    config = make_config("2048", search={"simulations": 2}, selfplay={"parallel_games": 4})
+    record = play_games(Player(config, game, Hashed(game), 3), range(4))
+    record = Record.join(game, [record.select(record.games["id"] == k) for k in (2, 0, 3, 1)])
+    left = [np.arange(length, 0, -1) for length in record.games["length"]]
+    assert not record.games["truncated"].any()
+    assert 20 * target_of("moves_left", record, game) == pytest.approx(np.concatenate(left))
+    record.chance = record.chance[:0]  # nobody has seen what chance answered
+    assert np.isnan(target_of("moves_left", record, game)).all()
+
+
 def test_the_opponents_reply_is_the_next_action_of_the_same_game():
     target = target_of("opponent_reply", record_of(TICTACTOE, WON, OPEN, (8,)))
     assert target.tolist() == [3, 1, 4, 2, -1, 3, 1, -1, -1]

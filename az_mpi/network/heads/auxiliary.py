@@ -63,10 +63,19 @@ class Scalar(Auxiliary):
 
 
 def ends(record: Played, game: Game) -> tuple[np.ndarray, np.ndarray]:
-    """Return (the states after each game's last move, [games, S]; whether the game had ended there, bool [games]). It
-    had not if it was truncated or resigned."""
-    last = last_positions(record)
-    states = game.play(record.positions["state"][last], record.positions["action"][last].astype(np.int64))
+    """Return (the states after each game's last move, or what chance drew after it, [games, S]; whether the game had
+    ended there, bool [games]). It had not if it was truncated or resigned."""
+    last = record.positions[last_positions(record)]
+    states = game.play(last["state"], last["action"].astype(np.int64))
+    if game.num_outcomes:
+        order = np.argsort(record.games["id"])
+        index = order[np.searchsorted(record.games["id"], record.chance["game"], sorter=order)]
+        after = record.chance["ply"] > last["ply"][index]
+        index, outcomes = index[after], record.chance["outcome"][after].astype(np.int64)
+        while len(index):  # the next outcome of each game
+            rows, first = np.unique(index, return_index=True)
+            states[rows] = game.play(states[rows], outcomes[first])
+            index, outcomes = np.delete(index, first), np.delete(outcomes, first)
     return states, game.terminal(states)[0]
 
 

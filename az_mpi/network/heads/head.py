@@ -22,6 +22,7 @@ class Played(Protocol):
 
     games: np.ndarray  # GAME [n]
     positions: np.ndarray  # position_dtype [P], of the first game, then of the second, …
+    chance: np.ndarray  # CHANCE_MOVE [C], in the order of the games, then of the plies
 
 
 class Head(nn.Module):
