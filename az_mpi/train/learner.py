@@ -74,7 +74,11 @@ class Learner:
         self.precision = "bf16" if self.bf16 else "fp32"  # for the start-up table
         self.optimizer = optimizer.make(settings, network)
         with backend.session():  # trainers that cannot reach each other show it now, not after the first self-play
-            self._wait_for_sums = backend.sum_gradients(network.parameters())
+            self._wait_for_sums = backend.sum_gradients(self._trained())
+
+    def _trained(self):
+        """Return the parameters that are trained: a block or head of a user's own may have others."""
+        return [parameter for parameter in self.network.parameters() if parameter.requires_grad]
 
     def load(self, progress: "Progress", tensors: dict[str, torch.Tensor]) -> None:
         """Continue from a checkpoint, whose model `average` has already. tensors: what `optimizer_tensors` returned."""
@@ -206,16 +210,16 @@ class Learner:
         """
         if isinstance(batch["weight"], np.ndarray):
             batch = self.tensors(batch)
-        parameters, size = list(self.network.parameters()), self.micro_batch
+        parameters, size = self._trained(), self.micro_batch
         first, last, num = [], batch, len(batch["weight"])
         if num > size:
             *first, last = [{name: part[at : at + size] for name, part in batch.items()} for at in range(0, num, size)]
-            for parameter in parameters:
-                parameter.grad = torch.zeros_like(parameter)
         for part in first:
-            gradients = torch.autograd.grad(self._loss(part, batch_size, sums), parameters)
+            gradients = torch.autograd.grad(self._loss(part, batch_size, sums), parameters, allow_unused=True)
             for parameter, gradient in zip(parameters, gradients, strict=True):
-                parameter.grad += gradient
+                if gradient is not None:  # the network uses it
+                    parameter.grad = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                    parameter.grad += gradient
         self._loss(last, batch_size, sums).backward()
 
     def _loss(self, part, batch_size, sums):

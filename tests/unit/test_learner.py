@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,6 +15,8 @@ from az_mpi.core.registry import OPTIMIZERS
 from az_mpi.network import resnet
 from az_mpi.storage.checkpoint import Progress
 from az_mpi.train import backends
+from az_mpi.train.backends.gradient_sums import GradientSums
+from az_mpi.train.backends.local_backend import LocalBackend
 from az_mpi.train.learner import Learner, Watch
 from az_mpi.train.loss import losses
 from az_mpi.train.replay import Replay
@@ -240,6 +243,30 @@ def test_a_gradient_in_parts_is_that_of_the_whole_batch(make_learner, replay, si
     for whole, parts in zip(*results, strict=True):
         assert parts.is_contiguous() and whole.abs().max() > 0  # Horovod takes nothing else
         assert (whole - parts).abs().max() < 1e-5 * whole.abs().max()
+
+
+@pytest.mark.parametrize("size", [BATCH, 16])
+def test_parameters_that_are_frozen_or_that_nothing_uses_are_left_alone(world, replay, monkeypatch, size):
+    """As in a block of a user's own, with a back end that sums gradients, too."""
+
+    def build(*arguments):
+        network = real(*arguments)
+        network.tower[0].second.bias.requires_grad_(False)
+        network.tower[0].unused = torch.nn.Parameter(torch.zeros(3))
+        return network
+
+    def sum_gradients(self, parameters):
+        return GradientSums(list(parameters), lambda total, number: SimpleNamespace(wait=lambda: None)).synchronize
+
+    real = resnet.build
+    monkeypatch.setattr(resnet, "build", build)
+    monkeypatch.setattr(LocalBackend, "sum_gradients", sum_gradients)
+    learner = new_learner(world)
+    learner.micro_batch = size
+    before = {name: tensor.clone() for name, tensor in learner.network.state_dict().items()}
+    train(learner, replay, 4)
+    same = [name for name, tensor in learner.network.state_dict().items() if torch.equal(tensor, before[name])]
+    assert set(same) == {"tower.0.second.bias", "tower.0.unused"}
 
 
 def test_a_batch_that_did_not_fit_on_the_device_is_moved_there_by_its_step(make_learner, replay):
