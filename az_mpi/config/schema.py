@@ -446,7 +446,9 @@ class Storage(Section):
 class Fault(Section):
     """Lost and hanging ranks. docs/reliability.md says what a run survives."""
 
-    hang_s: float = free(60.0, "Seconds without a sign of life after which a rank is killed; 0: never.", ge=0)
+    hang_s: float = free(
+        60.0, "Seconds without a sign of life after which a rank is killed; 0: never.", ge=0, le=2**53 - 1
+    )
     copy_every: whole(0) = free(
         1,
         (

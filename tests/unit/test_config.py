@@ -33,6 +33,7 @@ BAD_VALUES = [
     (None, "game", None, GAMES.allowed),
     (None, "seed", -1, "a whole number from 0 to 2^63-1"),
     (None, "seed", 2**63, "a whole number from 0 to 2^63-1"),
+    ("fault", "hang_s", 1e17, "a finite number from 0 to 2^53-1"),
     (None, "seed", 1.0, "a whole number from 0 to 2^63-1"),
     (None, "iterations", 0, "a whole number from 1 to 2^63-1"),
     (None, "iterations", "40", "a whole number from 1 to 2^63-1"),
