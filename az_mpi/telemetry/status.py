@@ -34,7 +34,7 @@ LAST_WRITE_S = 5.0  # how long the end of the run waits for the last write
 UNHEARD_S = 15.0  # after so long, root's log names the ranks without any heartbeat
 # How many of the newest values go into the means: of games/s, of Network MB/min, of the time left.
 RATE_LOOKS, NETWORK_LOOKS, ITERATIONS_LOOKS = 30, 300, 10
-MESSAGE_MAX = 150  # characters of a failure, which with their JSON escapes fit a datagram
+MESSAGE_MAX, MESSAGE_BYTES_MAX = 150, 900  # characters of a failure, and what they take as JSON: it fits a datagram
 STATES = {"play": "Active", "evaluate": "Active", "train": "Training", "fit": "Training"}  # {phase: state}
 
 
@@ -67,6 +67,14 @@ class RunInProgress(Protocol):
 
     def hours(self) -> float:
         """Return the hours of all starts of the run until now; only counted with `train.hours`."""
+
+
+def _beginning(message):
+    """Return the beginning of a failure's message that a heartbeat can carry."""
+    message = message[:MESSAGE_MAX]
+    while len(json.dumps(message)) - 2 > MESSAGE_BYTES_MAX:
+        message = message[:-1]
+    return message
 
 
 class Status:
@@ -163,11 +171,11 @@ class Status:
         failed = job == "failed" and message is not None
         if failed and not self._world.is_root:
             self.state = "Error"
-            self._message = message[:MESSAGE_MAX]
+            self._message = _beginning(message)
         elif self._job not in ("failed", "stopped", "finished"):
             self._job = job
             if failed:
-                self._errors[0] = message[:MESSAGE_MAX]
+                self._errors[0] = _beginning(message)
         self.close(last_words=failed and not self._world.is_root)
 
     def close(self, last_words: bool = False) -> None:

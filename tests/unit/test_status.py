@@ -13,7 +13,7 @@ from az_mpi.config.load import Config
 from az_mpi.core.files import Forbidden
 from az_mpi.core.problems import Refusal
 from az_mpi.core.silence import SilenceTimer
-from az_mpi.liveness.heartbeat import Beat
+from az_mpi.liveness.heartbeat import Beat, pack
 from az_mpi.liveness.monitor import Monitor
 from az_mpi.telemetry import status, status_command, status_text
 from az_mpi.telemetry.status import Status
@@ -273,6 +273,13 @@ def test_the_state_of_a_rank_follows_its_phases(root):
     no_trainer = ["Active", "Syncing", *["Syncing"] * 8, "Active", "Syncing"]
     assert states[:12] == no_trainer
     assert states[12:] == [*no_trainer[:4], "Training", *no_trainer[5:]]
+
+
+@pytest.mark.parametrize("character, num", [("a", 150), ("\u00e4", 150), ("\U0001f600", 75), ("\n", 150)])
+def test_the_message_of_a_failure_fits_a_heartbeat(root, character, num):
+    root._world, root._monitor = SimpleNamespace(is_root=False, sent_bytes=2**60), None
+    root.end("failed", 300 * character)
+    assert root.facts()["message"] == num * character and len(pack("token", root.facts())) < 1200
 
 
 def test_only_time_in_self_play_counts_for_games_per_second(root):
