@@ -21,7 +21,7 @@ class WinDrawLoss(Value):
     """The probabilities (w, d, l) for the player to move, [B, 3], in place of the value; the search's value is w - l.
 
     Target: (1 - share) of the game's outcome z, and `train.root_value_share` of q, `searched_values`. z is taken
-    as (max(z, 0), 1 - |z|, max(-z, 0)). So is q if the game was drawn; otherwise it is ((1 + q) / 2, 0, (1 - q) / 2).
+    as (max(z, 0), 1 - |z|, max(-z, 0)). So is q unless |z| = 1, where it is ((1 + q) / 2, 0, (1 - q) / 2).
     The loss is the cross entropy, as in Leela Chess Zero.
     """
 
