@@ -2,6 +2,7 @@
 the search in JavaScript (the folder web), and the page that `az_mpi web` serves."""
 
 import base64
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline' blob:; worker-src blob:; "
     "base-uri 'none'; form-action 'none'"
 )
-PARAMETERS = ("k", "komi", "max_plies", "swap")  # attributes of games that the rules in JavaScript need
+PARAMETERS = ("k", "komi", "max_plies", "swap", "exact")  # attributes of games that the rules in JavaScript need
+SIZES = {"m", "n", "rows", "columns", "size"}  # parameters of games that only say how large the board is
 SETTINGS = ("simulations", "c_puct", "c_puct_base", "fpu_reduction")
 
 
@@ -77,7 +79,8 @@ def pack(found: TrainedNetwork, operations: list[graph.Operation], outputs: dict
 
 
 def spec(game: Game) -> dict[str, Any]:
-    """Return what the rules in JavaScript need to know of a game. Raises Refusal if it has no rules in JavaScript."""
+    """Return what the rules in JavaScript need to know of a game. Raises Refusal if it has no rules in JavaScript, or
+    a parameter that they do not know."""
     if game.num_players != 2 or game.num_outcomes:
         raise Refusal(
             f"{game.name} is no game of two players without chance, which the page without a server needs\n"
@@ -87,6 +90,8 @@ def spec(game: Game) -> dict[str, Any]:
     if package != "az_mpi.games" or not (WEB / "games" / f"{rules}.js").is_file():
         there = sorted(path.stem for path in (WEB / "games").glob("*.js") if path.stem != "game")
         raise Refusal(f"{game.name} has no rules in JavaScript\n  there are: {', '.join(there)}")
+    if unknown := inspect.signature(type(game)).parameters.keys() - SIZES - set(PARAMETERS):
+        raise Refusal(f"{game.name}: the rules in JavaScript do not know its parameter {min(unknown)}")
     planes, rows, columns = game.planes_shape
     return {
         "rules": rules,

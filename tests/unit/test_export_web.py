@@ -26,6 +26,7 @@ NAMES = (
     "connect4",
     "tictactoe",
     "mnk(m=7,n=6,k=4)",
+    "mnk(m=5,n=5,k=3,exact=True)",
     "othello(size=6)",
     "othello",
     "hex(size=5)",
@@ -382,3 +383,9 @@ def test_games_without_rules_in_javascript_are_refused():
     for name in ("openspiel:oware", "examples/own_game.py:Hex(size=4)"):
         with pytest.raises(Refusal, match="no rules in JavaScript"):
             standalone_page.spec(games.make(name))
+
+
+def test_a_parameter_that_the_rules_in_javascript_do_not_know_is_refused(monkeypatch):
+    monkeypatch.setattr(standalone_page, "PARAMETERS", ("k", "komi", "max_plies", "swap"))
+    with pytest.raises(Refusal, match="do not know its parameter exact"):
+        standalone_page.spec(games.make("tictactoe"))

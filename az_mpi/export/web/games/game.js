@@ -42,23 +42,24 @@ class BoardGame {
   winningCells(players) { return []; }
   // Whether a limit of its length alone has ended a game.
   isCut(state) { return false; }
-  // The cells of all lines of k pieces of one player.
-  lines(players, k) {
+  // The cells of all lines of k pieces of one player; exact: of no more than k.
+  lines(players, k, exact = false) {
     const found = new Map();
     for (let r = 0; r < this.rows; r++) for (let c = 0; c < this.columns; c++) for (const [dr, dc] of [[0, 1], [1, 0], [1, 1], [1, -1]]) {
-      const run = Array.from({ length: k }, (_, step) => [r + step * dr, c + step * dc]);
-      if (players[r][c] >= 0 && this.inside(...run[k - 1]) && run.every(([y, x]) => players[y][x] === players[r][c])) for (const cell of run) found.set(String(cell), cell);
+      const run = Array.from({ length: k }, (_, step) => [r + step * dr, c + step * dc]), isOwn = ([y, x]) => this.inside(y, x) && players[y][x] === players[r][c];
+      const isLonger = isOwn([r - dr, c - dc]) || isOwn([r + k * dr, c + k * dc]);
+      if (players[r][c] >= 0 && run.every(isOwn) && !(exact && isLonger)) for (const cell of run) found.set(String(cell), cell);
     }
     return [...found.values()];
   }
-  // Whether k pieces of one player lie in a row through this cell.
-  hasLine(cells, cell, k) {
+  // Whether k pieces of one player, or more unless `exact`, lie in a row through this cell.
+  hasLine(cells, cell, k, exact = false) {
     const row = Math.floor(cell / this.columns), column = cell % this.columns;
     return [[0, 1], [1, 0], [1, 1], [1, -1]].some(([dr, dc]) => {
       let length = 1;
       for (const sign of [1, -1])
         for (let r = row + sign * dr, c = column + sign * dc; this.inside(r, c) && cells[r * this.columns + c] === cells[cell]; r += sign * dr, c += sign * dc) length++;
-      return length >= k;
+      return exact ? length === k : length >= k;
     });
   }
   inside(r, c) { return r >= 0 && r < this.rows && c >= 0 && c < this.columns; }
