@@ -5,7 +5,7 @@ import numpy as np
 from az_mpi.games.base import Game, legal_words, positions
 
 LETTERS = "ABCDEFGHJKLMNOPQRSTUVWXYZ"  # of GTP: no I
-SWAP, SWAP_PIECES = "swap", "swap-pieces"
+PASS, SWAP, SWAP_PIECES = "pass", "swap", "swap-pieces"
 
 
 class Vertices:
@@ -27,7 +27,7 @@ class Vertices:
         letters = {column: LETTERS[k] for k, column in enumerate(columns[: len(LETTERS)])}
         cells = {column + row: letter + row for column, letter in letters.items() for row in rows}
         self._by_column = bool(letters) and all(word in letters for word in words)
-        is_upwards = bool(cells) and rows[-1] == "1" and any(word in cells for word in words)
+        is_upwards = bool(cells) and rows[-1] == "1" and all(word in cells or word in (PASS, SWAP) for word in words)
         self._names = letters if self._by_column else cells if is_upwards else {}
         # Of the columns, for a drawing of the board; None: as the game names them.
         self.columns = tuple(letters.values()) if self._names else None

@@ -227,6 +227,14 @@ def test_two_moves_whose_words_differ_by_case_are_different():
     assert channel.engine.vertices.find(channel.session.state, "QC2") == legal["Qc2"]
 
 
+def test_moves_of_pawns_in_chess_are_the_games_own_words():
+    """e4 is the name of a cell, but other moves are more than that."""
+    channel = Channel("chess")
+    state = channel.session.state
+    assert set(channel.engine.vertices.all(state)) == set(channel.session.legal())
+    assert channel.engine.vertices.of(state, channel.session.find("e4")) == "e4"
+
+
 def test_gtp_plays_any_other_game_in_the_games_own_words():
     channel = Channel("breakthrough(rows=5,columns=9)")
     channel.good("rectangular_boardsize 9 5")
