@@ -63,7 +63,8 @@ class Vertices:
 
     def find(self, state: np.ndarray, text: str) -> int | None:
         """Return the legal action of a position, [S], that a vertex names, in upper or lower case; None if there is
-        none. In chess bxc3 and Bxc3 are two moves: one that is written in the same case comes first."""
+        none. In chess bxc3 and Bxc3 are two moves: one that is written in the same case comes first. Moves in the
+        game's own notation may be written in all ways that the game understands."""
         found = None
         for word, action in legal_words(self.game, state).items():
             name = self.of(state, action)
@@ -76,4 +77,10 @@ class Vertices:
                 return action
             if found is None and text.lower() in map(str.lower, known):
                 found = action
-        return found
+        return found if found is not None or self._names else self._read(state, text)
+
+    def _read(self, state, text):
+        try:
+            return self.game.text_to_action(state, text)
+        except ValueError:
+            return None

@@ -59,7 +59,7 @@ def _limits(words, players):
             given = words[at + 1 : at + 4]
             if len(given) < 3 or given[0].lower() not in players or not _is_whole(given[2]):
                 return None
-            found[key] += tuple((players[given[0].lower()], word.lower()) for word in given[1].split(","))
+            found[key] += tuple((players[given[0].lower()], word) for word in given[1].split(","))
             del words[at : at + 4]
     return found["allow"], found["avoid"]
 

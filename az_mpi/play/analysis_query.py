@@ -195,19 +195,19 @@ class Reader:
     def _limited(self, given, state):
         """Return the only actions to look at in a position; () for all."""
         mover = int(self.game.to_play(state[None])[0])
-        named: dict[str, set[str]] = {}
+        named: dict[str, set[int | None]] = {}
         for key in ("allowMoves", "avoidMoves"):
             rows = given.get(key) or []
             for row in rows if isinstance(rows, list) else [None]:
                 if not (isinstance(row, dict) and str(row.get("player")).lower() in PLAYERS):
                     raise QueryError("expected a list of {player, moves, untilDepth}", key)
                 if PLAYERS[str(row["player"]).lower()] == mover and isinstance(row.get("moves"), list):
-                    named.setdefault(key, set()).update(str(word).lower() for word in row["moves"])
+                    named.setdefault(key, set()).update(self._action(state, str(word)) for word in row["moves"])
         if not named or self.game.terminal(state[None])[0][0]:
             return ()
-        legal = self.vertices.all(state)
+        legal = np.flatnonzero(self.game.legal(state[None])[0]).tolist()
         allow, avoid = named.get("allowMoves"), named.get("avoidMoves", set())
-        chosen = tuple(a for w, a in legal.items() if (allow is None or w.lower() in allow) and w.lower() not in avoid)
+        chosen = tuple(action for action in legal if (allow is None or action in allow) and action not in avoid)
         if not chosen:
             raise QueryError("no legal move is left", "allowMoves" if allow else "avoidMoves")
         return chosen

@@ -14,6 +14,7 @@ from az_mpi.play import analysis
 from az_mpi.play.gtp_setup import Setup
 from az_mpi.play.gtp_words import ANY, COLOURS, NAMES, PASS, GtpError, Made, colour, kgs_time, number, read_all, whole
 from az_mpi.play.line_engine import LineEngine, Serving, serve
+from az_mpi.play.lines import without_comment
 from az_mpi.play.loading import LoadingFailed
 from az_mpi.play.options import make_parser
 from az_mpi.player.limits import Clock, Limit
@@ -96,7 +97,7 @@ class GtpEngine(LineEngine):
 
     def answer(self, line: str) -> None:
         """Answer one line, whatever it contains. A line without a command gets no answer."""
-        line = re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", line.partition("#")[0]).strip()
+        line = without_comment(re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "", line)).strip()
         if not line:
             return
         number, name, words = re.fullmatch(r"(?:(\d+)(?:\s+|$))?(\S*)(.*)", line, re.ASCII).groups("")
@@ -287,13 +288,11 @@ class GtpEngine(LineEngine):
         """Return the session for a search of the moves that `asked` allows alone."""
         if asked is None or not (asked.allow or asked.avoid):
             return session
-        legal = self.vertices.all(session.state)
-        allow, avoid = ([word for player, word in named if player == session.to_play] for named in asked[3:])
-        chosen = [
-            action
-            for word, action in legal.items()
-            if (not allow or word.lower() in allow) and word.lower() not in avoid
-        ]
+        legal, find = session.legal().values(), self.vertices.find
+        allow, avoid = (
+            [find(session.state, word) for player, word in named if player == session.to_play] for named in asked[3:]
+        )
+        chosen = [action for action in legal if (not allow or action in allow) and action not in avoid]
         if not chosen:
             raise GtpError("no legal move is allowed")
         return session.beside(actions=chosen) if len(chosen) < len(legal) else session

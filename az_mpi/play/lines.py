@@ -1,10 +1,16 @@
 """Lines from a file descriptor. One can ask whether there is another line without waiting for it."""
 
 import os
+import re
 import select
 
 LINE_BYTES_MAX = 2**16
 _AT_ONCE = 2**16  # bytes of one read
+
+
+def without_comment(line: str) -> str:
+    """Return a line without its comment, which # begins at the line's start or after a blank. Moves may end with #."""
+    return re.split(r"(?:^|\s)#", line, maxsplit=1)[0]
 
 
 class Lines:
@@ -48,7 +54,7 @@ class Lines:
                 return False
             self._read()
         first, newline, _ = self._bytes.partition(b"\n")
-        words = first.partition(b"#")[0].decode("ascii", "replace").split()
+        words = without_comment(first.decode("ascii", "replace")).split()
         if not newline and not (self._ended and words):
             return self._ended
         return words == [last] or len(words) == 2 and words[0].isdecimal() and words[1] == last

@@ -217,6 +217,16 @@ def test_chess_is_analysed_from_a_fen_and_from_pgn():
     assert len(engine.ask(analysis_file.query(Path("a.pgn"), text, engine.analyser.player.game))) == 4
 
 
+def test_moves_of_chess_may_lack_their_signs_in_queries():
+    moves = ["e4", "e5", "Bc4", "Nc6", "Qh5", "Nf6"]
+    limited = [{"player": "B", "moves": ["Qf7", "e1e2"], "untilDepth": 1}]
+    engine = Engine("chess", visits=20)
+    [answer] = engine.ask({"id": "a", "moves": moves, "allowMoves": limited})
+    assert {move["move"] for move in answer["moveInfos"]} <= {"Qxf7#", "Ke2"} and not answer["rootInfo"]["isOver"]
+    [answer] = engine.ask({"id": "o", "moves": [*moves, "Qf7"]})
+    assert answer["rootInfo"]["isOver"]
+
+
 def test_the_analysis_of_many_positions_takes_far_fewer_batches_than_one_by_one():
     batches = [0]
 

@@ -235,6 +235,19 @@ def test_moves_of_pawns_in_chess_are_the_games_own_words():
     assert channel.engine.vertices.of(state, channel.session.find("e4")) == "e4"
 
 
+def test_a_mating_move_may_have_its_sign_or_none():
+    """# begins a comment only at the start of a line or after a blank."""
+    for last in ("Qxf7#", "Qxf7", "Qf7", "h5f7", "Qxf7# # mate"):
+        channel = Channel("chess")
+        for ply, move in enumerate(["e4", "e5", "Bc4", "Nc6", "Qh5", "Nf6", last]):
+            channel.good(f"play {'bw'[ply % 2]} {move}")
+        assert channel.moves()[-1] == "Qxf7#" and channel.session.over
+        channel.good("undo")
+        assert channel.bad("play b Qxf8") == "illegal move"
+        lines = channel.good(f"kata-genmove_analyze b allow b {last.split()[0]} 1").splitlines()
+        assert lines[-1] == "play Qxf7#"
+
+
 def test_gtp_plays_any_other_game_in_the_games_own_words():
     channel = Channel("breakthrough(rows=5,columns=9)")
     channel.good("rectangular_boardsize 9 5")
