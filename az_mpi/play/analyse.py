@@ -153,13 +153,35 @@ class Analyser:
 
     def step(self) -> None:
         """Run one simulation in each search under way."""
+        # Of searches of some moves alone, which share no batches, one is under way at a time: each has a tree.
+        alone = [key for key in self._pools if isinstance(key, tuple)]
         for key, pool in list(self._pools.items()):
-            pool.step()
+            if key in alone[1:]:
+                continue
+            try:
+                pool.step()
+            except MemoryError:
+                pool = self._without_largest(key)
             if not len(pool) and key is not None:
                 del self._pools[key]
         now = time.monotonic()
         if self._reports and any(due <= now for due in self._reports.values()):
             self._report(now)
+
+    def _without_largest(self, key):
+        """Answer that there is no memory for the positions of a pool with most visits; return a new pool for the others
+        of it."""
+        pool = self._pools[key]
+        positions = pool.all()
+        most = max(position.visits for position in positions)
+        for position in positions:
+            if position.visits == most:
+                query, turn = position.about
+                error = {"error": f"there is not enough memory for a search of {most} visits", "field": "maxVisits"}
+                self.write(error | {"id": query.id, "turnNumber": turn.number})
+        self._pools[key] = pool.emptied()
+        self._pools[key].add([position for position in positions if position.visits < most])
+        return self._pools[key]
 
     def take(self, line: str) -> bool:
         """Take a query; return whether it has been understood. Errors are answers."""

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from az_mpi.player.loaded_player import LoadedPlayer
+from az_mpi.player.session import TREE_BYTES, node_bytes
 from az_mpi.search.reading import RootMove, root_moves
 
 CACHE_BYTES = 2**26
-ROOM = 1000  # simulations that trees have room for at first
+ROOM = 1000  # simulations that trees have room for at first, if TREE_BYTES is enough for all of them
 
 
 @dataclass
@@ -31,7 +32,8 @@ class Position:
 
 
 class Pool:
-    """Searches positions of a game, up to `num_slots` at a time. The others wait.
+    """Searches positions of a game, up to `num_slots` at a time, fewer where the trees of so many would take more than
+    TREE_BYTES together. The others wait.
 
     done(position): called when a position has been searched. cache_bytes: to remember evaluations in."""
 
@@ -41,11 +43,19 @@ class Pool:
         self._player, self._num_slots, self._done, self._cache_bytes = player, num_slots, done, cache_bytes
         self.waiting: list[Position] = []  # those that no search has begun of
         self._slots: dict[int, Position] = {}  # by slot
-        self._room = 0
+        self._room = self._num_trees = 0
         self._search: Any = None
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self._slots)
+
+    def all(self) -> list[Position]:
+        """Return the positions that are being searched, and those that wait."""
+        return [*self._slots.values(), *self.waiting]
+
+    def emptied(self) -> "Pool":
+        """Return a pool as this one, without positions."""
+        return Pool(self._player, self._num_slots, self._done, self._cache_bytes)
 
     def add(self, positions: list[Position]) -> None:
         """Search these positions too."""
@@ -91,7 +101,7 @@ class Pool:
         """Begin the search of positions that wait, as far as there are slots and their trees have room."""
         if not self._slots and self.waiting:
             self._make_room(max(position.visits for position in self.waiting[: self._num_slots]))
-        free = [slot for slot in range(self._num_slots) if slot not in self._slots]
+        free = [slot for slot in range(self._num_trees) if slot not in self._slots]
         begun = []
         while free and self.waiting and self.waiting[0].visits <= self._room:
             begun.append((free.pop(0), self.waiting.pop(0)))
@@ -104,6 +114,12 @@ class Pool:
             self._search.target[slots] = [position.visits for _, position in begun]
 
     def _make_room(self, visits):
-        if visits > self._room:
-            self._room = max(visits, ROOM)
-            self._search = self._player.new_search(self._room, self._cache_bytes, self._num_slots)
+        """Have trees for so many simulations each: as many trees as TREE_BYTES is enough for, and at least one."""
+        game = self._player.game
+        most = TREE_BYTES // node_bytes(game, game.initial(1)[0])  # simulations in all trees together
+        room = max(visits, min(ROOM, most // self._num_slots))
+        num_trees = max(min(most // room, self._num_slots), 1)
+        if visits > self._room or num_trees > self._num_trees:
+            self._search = None  # its memory is free before the next one takes any
+            self._search = self._player.new_search(room, self._cache_bytes, num_trees)
+            self._room, self._num_trees = room, num_trees

@@ -36,6 +36,14 @@ def ready_session(player: LoadedPlayer) -> "Session":
     return session
 
 
+def node_bytes(game: Game, state: np.ndarray) -> int:
+    """Return the bytes of a node in a search tree of a game, at as many edges as the position `state`, [S], has."""
+    rng = np.random.default_rng(0)  # an outcome that leads to chance again must not come up for ever
+    states = chance.resolve(game, state[None], lambda rows: rng.random(len(rows)))
+    edges = max(int(game.legal(states).sum()), game.num_outcomes)
+    return NODE.itemsize + game.state_dtype.itemsize * game.state_size + EDGE.itemsize * edges
+
+
 class Session:
     """A game in progress. Its search tree stays between moves: simulations that went through the moves that were played
     still count. Only one thread at a time may use a session. Where the game has moves of chance, who drives a session
@@ -87,12 +95,9 @@ class Session:
         self._new_tree()
 
     def _simulations_max(self):
-        """Return how many simulations fill the tree, at as many edges a node as the initial position has."""
-        rng = np.random.default_rng(0)  # an outcome that leads to chance again must not come up for ever
-        states = chance.resolve(self.game, self.states[-1][None], lambda rows: rng.random(len(rows)))
-        edges = max(int(self.game.legal(states).sum()), self.game.num_outcomes)
-        node = NODE.itemsize + self.game.state_dtype.itemsize * self.game.state_size + EDGE.itemsize * edges
-        return max(min(self._tree_bytes // node, SIMULATIONS_MAX), 2 * self._leaves_max)
+        """Return how many simulations fill the tree."""
+        most = self._tree_bytes // node_bytes(self.game, self.states[-1])
+        return max(min(most, SIMULATIONS_MAX), 2 * self._leaves_max)
 
     def restart(self, start: np.ndarray | None = None, plies: int = 0) -> None:
         """Begin a new game at the position `start`, [S]; None: at the initial one. plies: the moves before it."""

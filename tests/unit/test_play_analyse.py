@@ -17,7 +17,7 @@ from az_mpi.play import analyse, analysis_file
 from az_mpi.play.analyse import Analyser
 from az_mpi.player import loaded_player as loaded_player_module
 from az_mpi.player.limits import Limit
-from az_mpi.player.session import Session
+from az_mpi.player.session import TREE_BYTES, Session, node_bytes
 
 GO = "go(size=5,komi=7)"
 ROOT = Path(__file__).parents[2]
@@ -225,6 +225,29 @@ def test_moves_of_chess_may_lack_their_signs_in_queries():
     assert {move["move"] for move in answer["moveInfos"]} <= {"Qxf7#", "Ke2"} and not answer["rootInfo"]["isOver"]
     [answer] = engine.ask({"id": "o", "moves": [*moves, "Qf7"]})
     assert answer["rootInfo"]["isOver"]
+
+
+def test_trees_together_take_no_more_memory_than_one_session_may(monkeypatch):
+    """And a search for which there is no memory is an error of that query: the others are answered."""
+    rooms, new_search = [], loaded_player_module.LoadedPlayer.new_search
+
+    def counted(player, simulations, cache_bytes=0, num_trees=1):
+        rooms.append((simulations, num_trees))
+        if simulations > 900_000:
+            raise MemoryError
+        return new_search(player, simulations, cache_bytes, num_trees)
+
+    monkeypatch.setattr(loaded_player_module.LoadedPlayer, "new_search", counted)
+    engine = Engine(at_once=64)
+    node = node_bytes(engine.analyser.player.game, engine.analyser.player.game.initial(1)[0])
+    limited = {"allowMoves": [{"player": "B", "moves": ["A1"], "untilDepth": 1}]}
+    queries = [{"id": str(visits), "moves": [], "maxVisits": visits} for visits in (20, 1_000_000, 100_000)]
+    engine.analyser.take(json.dumps(queries[2]))
+    engine.analyser.step()
+    answers = engine.ask({"action": "terminate_all", "id": "t"}, *queries[:2], queries[1] | limited | {"id": "l"})
+    assert all(num == 1 or num * room * node <= TREE_BYTES for room, num in rooms)
+    assert rooms[0][1] > 1 and rooms[-1][0] < 64_000
+    assert {a["id"]: a.get("field") for a in answers[2:]} == {"1000000": "maxVisits", "20": None, "l": "maxVisits"}
 
 
 def test_the_analysis_of_many_positions_takes_far_fewer_batches_than_one_by_one():
