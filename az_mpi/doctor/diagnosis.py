@@ -23,15 +23,23 @@ MUST_AGREE = ("az_mpi", "sources", "python", "MPI", *SAME_PACKAGES)  # other dif
 def same_mpi(vendor: str, version: str, words: str) -> bool | None:
     """Return whether a launcher whose --version prints `words` is of the MPI (vendor, version); None: unknown."""
     if found := re.search(r"\(Open MPI\) v?([\d.]+)", words):
-        return vendor == "Open MPI" and found[1] == version
+        return vendor == "Open MPI" and _numbers(found[1]) == _numbers(version)
     if "Intel(R) MPI" in words:
         return vendor == "Intel MPI"
     if found := re.search(r"HYDRA.*?Version:\s*([\d.]+)", words):
         # Relatives of MPICH have version numbers of their own.
         if vendor == "MPICH":
-            return found[1].startswith(version)
+            return _numbers(found[1]) == _numbers(version)
         return False if vendor == "Open MPI" else None
     return None
+
+
+def _numbers(version):
+    """Return the numbers of a version without zeros at its end: 4.0 and 4.0.0 are the same."""
+    numbers = [int(number) for number in re.findall(r"\d+", version)]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return numbers
 
 
 def mpi(ranks: Ranks, why_alone: str | None) -> list[Check]:
