@@ -10,7 +10,17 @@ if TYPE_CHECKING:
 INTERVAL_S, INTERVAL_MIN_S = 1.0, 0.01
 MOVES_MAX = 1000
 # Keywords of KataGo, each with one word after it, that ask for what is not reported here. They are ignored.
-IGNORED = ("ownership", "movesOwnership", "rootInfo", "pvVisits", "pvEdgeVisits", "minmoves")
+IGNORED = (
+    "ownership",
+    "ownershipStdev",
+    "movesOwnership",
+    "movesOwnershipStdev",
+    "noResultValue",
+    "rootInfo",
+    "pvVisits",
+    "pvEdgeVisits",
+    "minmoves",
+)
 
 
 class Asked(NamedTuple):

@@ -361,7 +361,8 @@ class GtpEngine(LineEngine):
                 due = time.monotonic() + asked.interval_s
                 session.think(Limit(seconds=asked.interval_s), self.lines.waiting)
                 self.lines.wait(due - time.monotonic())
-                yield write(session, self.vertices, asked)
+                if line := write(session, self.vertices, asked):  # an empty line would end the reply
+                    yield line
         except Exception:  # the reply has begun: an error can only end it
             traceback.print_exc()
 
@@ -387,7 +388,8 @@ class GtpEngine(LineEngine):
             nonlocal reported_at
             if is_last or time.monotonic() >= reported_at + asked.interval_s:
                 reported_at = time.monotonic()
-                self.write(write(self._searched, self.vertices, asked) + "\n")
+                if line := write(self._searched, self.vertices, asked):
+                    self.write(line + "\n")
 
         try:
             yield f"play {self._genmove(colour, report, asked)}"

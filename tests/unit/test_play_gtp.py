@@ -82,6 +82,8 @@ def test_gtp_analysis_takes_the_arguments_of_known_programs(clock):
         assert channel.moves() == []  # for White a pass is played and taken back
     for words in ("x", "b x", "10 20", "ownership", "b 10 interval", "what true", "interval x", "b w", "-1"):
         assert channel.bad(f"lz-analyze {words}") == "syntax error"
+    for words in ("ownershipStdev true", "movesOwnershipStdev true", "noResultValue true"):
+        assert channel.good(f"kata-analyze 10 {words}") == ""
     channel.engine.lines.next()
     [line] = {text.count("info ") for text in channel.good("lz-analyze 5 maxmoves 2").strip().split("\n")}
     assert line == 2
@@ -97,6 +99,9 @@ def test_genmove_analyze_reports_on_the_search_and_plays(clock, style):
     [line, last] = channel.good(f"{style}-genmove_analyze 1000 maxmoves 2").strip().split("\n")  # white's turn
     assert line.count("info ") == 2 and last == f"play {channel.moves()[1]}"
     assert channel.bad(f"{style}-genmove_analyze x") == "syntax error" and len(channel.moves()) == 2
+    # A report without moves is no empty line, which would end the reply.
+    assert channel.good(f"{style}-genmove_analyze 10 maxmoves 0").strip() == f"play {channel.moves()[2]}"
+    channel.good("undo")
     channel.good("undo")
     assert len(channel.moves()) == 1
 
