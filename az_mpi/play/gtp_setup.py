@@ -185,7 +185,7 @@ class Setup:
                 [(player, self._vertex(point)) for player, point in loaded.stones],
                 first if loaded.to_play is None else loaded.to_play,
             )
-        for player, point in loaded.moves[: most - 1]:
+        for player, point in loaded.moves[: max(most - 1, 0)]:
             engine.play(player, self._vertex(point))
 
     def _vertex(self, point):

@@ -129,6 +129,7 @@ def test_sgf_is_loaded_and_printed(tmp_path):
     assert channel.good("showboard") == drawing
     channel.good(f"loadsgf {path} 3")
     assert [made.vertex for made in channel.engine.made] == ["c3", "pass"]
+    assert channel.good(f"loadsgf {path} 0") == "" and channel.engine.made == []
 
 
 @pytest.mark.parametrize(
