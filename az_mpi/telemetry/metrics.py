@@ -138,6 +138,15 @@ def read(path: Path) -> list[dict[str, Any]]:
 
 
 def newest(records: list[dict[str, Any]], kind: str, key: str) -> list[dict[str, Any]]:
-    """Return the records of one kind ordered by `key`. Of records with the same key only the last is returned."""
-    chosen = {record[key]: record for record in records if record["kind"] == kind and key in record}
-    return [chosen[value] for value in sorted(chosen)]
+    """Return the records of one kind ordered by `key`. A record takes the place of all before it whose key is the same
+    or larger: a run that was resumed from an older checkpoint has done these again, or never will. A record of an
+    iteration tells where the run is to all kinds."""
+    chosen: list[dict[str, Any]] = []
+    for record in records:
+        is_meant = record["kind"] == kind
+        if key not in record or not (is_meant or record["kind"] == "iteration"):
+            continue
+        while chosen and (chosen[-1][key] > record[key] or is_meant and chosen[-1][key] == record[key]):
+            chosen.pop()
+        chosen += [record] * is_meant
+    return chosen

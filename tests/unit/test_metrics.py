@@ -206,6 +206,15 @@ def test_metrics_after_a_cut_off_line_keep_the_first_new_record(tmp_path):
     assert [r["step"] for r in metrics.read(tmp_path / "metrics.jsonl")] == [1, 2]
 
 
+def test_records_of_a_branch_that_was_given_up_are_left_out():
+    """A run was resumed at step 1 after step 4, and stopped at step 3."""
+    records = [{"kind": "train", "step": step, "at": at} for at, step in enumerate((1, 2, 2, 3, 4, 2, 3))]
+    assert [row["at"] for row in metrics.newest(records, "train", "step")] == [0, 5, 6]
+    kinds = [("iteration", 1), ("evaluation", 1), ("iteration", 2), ("evaluation", 2), ("iteration", 1)]
+    records = [{"kind": kind, "iteration": number} for kind, number in kinds]
+    assert metrics.newest(records, "evaluation", "iteration") == records[1:2]
+
+
 @pytest.mark.timeout(60)
 def test_read_leaves_out_lines_that_are_no_records(tmp_path):
     path = tmp_path / "metrics.jsonl"
