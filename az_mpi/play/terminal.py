@@ -158,7 +158,10 @@ class Terminal:
 
     def _answer(self):
         begun = time.monotonic()
-        self.session.think(levels.limit_at(self.level, self.limit, self.session.player.settings.simulations))
+        limit = levels.limit_at(self.level, self.limit, self.session.player.settings.simulations)
+        if self.level < levels.FULL:
+            levels.stay_within(self.session, limit)
+        self.session.think(limit)
         action = levels.choose(self.session, self.level, self._rng)
         best = next(move for move in self.session.moves() if move.action == action)
         [word] = self.session.line([best.action])

@@ -192,8 +192,9 @@ class UciEngine(LineEngine):
         if "session" in vars(self):
             del self.session
             vars(self).pop("moves", None)
-            place, played, self._place = self._place, self._played, None
+            place, played, self._place, was_lost = self._place, self._played, None, self._is_lost
             self._take(place or ["startpos"], played)
+            self._is_lost |= was_lost
 
     def _position(self, words):
         """Take a position, as its moves from the start of the game or from a FEN. The search tree is kept if they
@@ -259,19 +260,21 @@ class UciEngine(LineEngine):
             return
         self._continue()
         go = uci_go.read(words)
-        self._is_stopped = False
+        self._is_stopped = self._is_hit = False
+        self._is_pondering = go.ponders
         if self.session.over:
             self._wait(go)
             self.write(f"bestmove {self._any_move()}")
             return
         session = self._limited(go)
-        self._is_pondering = go.ponders
-        self._is_hit = False
         if go.is_open:
             self._search(session, Limit(), go)
         if self._is_hit or not go.is_open:
             self._is_pondering = self._is_stopped = False
-            self._search(session, self._limit(go), go._replace(is_open=False))
+            limit = self._limit(go)
+            if self._level(go) < levels.FULL:
+                levels.stay_within(session, limit)
+            self._search(session, limit, go._replace(is_open=False))
         action = self._chosen(session, go)
         best, *rest = next(move.variation for move in session.moves() if move.action == action)
         self.write("bestmove " + " ponder ".join(self.moves.line(session.state, [best, *rest[:1]])))

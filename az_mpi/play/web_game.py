@@ -201,8 +201,8 @@ class WebGame(threading.Thread):
     def _stay_as_strong_as_chosen(self):
         """Forget the analysis of a position in which the network is to move, if it had more simulations than the
         network is allowed."""
-        if self._is_networks_turn() and self.session.simulations > self._wanted():
-            self.session.forget()
+        if self._is_networks_turn():
+            levels.stay_within(self.session, Limit(simulations=self._wanted()))
 
     def _wanted(self):
         """Return the simulations for a move of the network."""

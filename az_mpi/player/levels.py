@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from az_mpi.player.limits import Limit
 
 if TYPE_CHECKING:
+    from az_mpi.player.session import Session
     from az_mpi.search.reading import RootMove
 
 LEAST, FULL = 1.0, 10.0
@@ -38,6 +39,13 @@ def limit_at(level: float, limit: Limit, simulations: int) -> Limit:
         return limit
     most = limit.simulations or simulations
     return limit._replace(simulations=max(round(most ** _between(level, AT, SHARES)), 1))
+
+
+def stay_within(session: "Session", limit: Limit) -> None:
+    """Drop a search of the position that has more simulations than the limit, such as one for a hint, so that the move
+    is as strong as was chosen. Call it before thinking at a level below FULL."""
+    if limit.simulations and session.simulations > limit.simulations:
+        session.forget()
 
 
 def choose(session: Searched, level: float, rng: random.Random) -> int:

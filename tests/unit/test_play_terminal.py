@@ -17,6 +17,7 @@ from az_mpi import games
 from az_mpi.__main__ import main as program
 from az_mpi.games.board_data import Board
 from az_mpi.play import terminal
+from az_mpi.player import levels
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import Session
 
@@ -140,6 +141,11 @@ def test_hint_shows_what_the_search_expects(monkeypatch, capsys):
     best = said.partition("expected\n")[2].splitlines()[0].split()
     assert best[0] == best[-1] == "c1" and best[1:3] == ["100%", "+1.00!"]
     assert {"a3", "b3", "c3", "c2", "c1"} <= set(said.partition("expected\n")[2].split())
+
+
+def test_a_level_is_kept_after_a_hint(monkeypatch, capsys):
+    game = terminal.Terminal(Session(loaded_player("connect4")), Limit(simulations=100), {0}, "a game", levels.LEAST)
+    assert "; 1 simulations," in typed(game, "hint\n4\n", monkeypatch, capsys)
 
 
 def test_a_game_is_saved_and_no_other_file_is_lost(tmp_path, monkeypatch, capsys):

@@ -140,6 +140,22 @@ def test_after_ponderhit_a_search_lasts_as_long_as_the_clock_allows(clock):
     assert 0.7 <= clock.now - begun < 0.8  # only stop ends it
 
 
+def test_ponderhit_is_heard_where_the_game_is_over():
+    channel = Channel("tictactoe")
+    channel.send("ponderhit\n")
+    channel.say("position startpos moves a1 a2 b1 b2 c1")
+    assert channel.say("go ponder") == ["bestmove 0000"]
+
+
+def test_a_level_is_kept_after_pondering():
+    """What was searched in the other player's time would make the move stronger than it was asked for."""
+    channel = Channel("tictactoe", Limit())
+    channel.send("ponderhit\n")
+    channel.say("setoption name UCI_LimitStrength value true", "setoption name UCI_Elo value 600", "position startpos")
+    channel.session.think(Limit(simulations=50))
+    assert channel.say("go ponder")[-1].startswith("bestmove") and channel.session.simulations == 1
+
+
 def test_a_command_directly_behind_stop_is_answered():
     channel = Channel(on_batch=lambda: time.sleep(0.001))
     channel.send("position startpos\ngo infinite\nstop\nposition startpos moves f2f3 e7e5 g2g4\ngo nodes 400\nquit\n")
@@ -183,6 +199,8 @@ def test_a_uci_command_that_cannot_be_done_is_reported_and_changes_nothing():
     assert "illegal position" in channel.say("position")[0] and "illegal position" in channel.say("position x")[0]
     assert "illegal move e2e5" in channel.say("position startpos moves e2e5")[0]
     assert channel.say("go")[-1] == "bestmove 0000"
+    channel.say("setoption name Threads value 2")  # makes the session again
+    assert channel.threads and channel.say("go")[-1] == "bestmove 0000"
     assert "unknown command" in channel.say("hello there")[0]
     for option in (
         "Hash value 1",
