@@ -1,6 +1,6 @@
 """A game in a file as a query for `analyse`: SGF, PGN, or moves as words. Every position of it is analysed."""
 
-import re
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +8,15 @@ from az_mpi.core.problems import Refusal
 from az_mpi.games.base import Game
 from az_mpi.games.vertices import Vertices
 from az_mpi.play import gtp_sgf
-from az_mpi.records import sgf_words
-
-_COMMENT = re.compile(r"\{[^}]*\}|;[^\n]*|\$\d+")
-_TAG = re.compile(r'^\s*\[\s*(\w+)\s+"((?:\\.|[^"\\])*)"\s*\]\s*$', re.MULTILINE)
-_LEFT_OUT = re.compile(r"\d+\.+|[!?]+$")
-_RESULTS = ("1-0", "0-1", "1/2-1/2", "*")
+from az_mpi.records import pgn_reader, sgf_words
+from az_mpi.records.replaying import MoveWords, replay
 
 
 def query(path: Path, text: str, game: Game) -> dict[str, Any]:
     """Return the query. Raises Refusal if the file has no game that fits."""
     try:
-        found = _of_sgf(text, game) if path.suffix == ".sgf" or text.lstrip().startswith("(;") else _of_words(text)
+        is_sgf = path.suffix == ".sgf" or text.lstrip().startswith("(;")
+        found = _of_sgf(text, game) if is_sgf else _of_words(text.removeprefix("\ufeff"), game)
     except ValueError as error:
         raise Refusal(f"{path}: {error}") from error
     return {"id": path.name, "analyzeTurns": list(range(len(found["moves"]) + 1))} | found
@@ -39,21 +36,23 @@ def _of_sgf(text, game):
     }
     if loaded.to_play is not None:
         found["initialPlayer"] = "BW"[loaded.to_play]
-    if "KM" in loaded.tags and hasattr(game, "komi"):
-        found["komi"] = float(loaded.tags["KM"])
+    if hasattr(game, "komi") and (komi := sgf_words.komi(loaded.tags)) is not None:
+        found["komi"] = komi
     return found
 
 
-def _of_words(text):
+def _of_words(text, game):
     """Return the main line of the first game of a PGN, or of moves without tags."""
-    tags = {name.lower(): value for name, value in _TAG.findall(text)}
-    moves: list[str] = []
-    depth = 0
-    for word in re.sub(r"([()])", r" \1 ", _COMMENT.sub(" ", _TAG.sub(" ", text))).split():
-        depth += {"(": 1, ")": -1}.get(word, 0)
-        plain = _LEFT_OUT.sub("", word)
-        if word in _RESULTS:
-            break
-        if depth == 0 and word not in "()" and plain:
-            moves.append(plain)
-    return {"moves": moves} | ({"initialPosition": tags["fen"]} if "fen" in tags else {})
+    content = text.encode()
+    _, *others = itertools.islice(pgn_reader.game_starts(content, True), 2)
+    one = pgn_reader.read_game(content[: min(others, default=None)].decode(), game)
+    if one.fault and not one.words:
+        raise ValueError(one.fault)
+    found = {"initialPosition": one.start} if one.start else {}
+    if not one.words:
+        return {"moves": []} | found
+    record, [fault] = replay(game, [one._replace(result=None, fault="")], MoveWords(game), unfinished=True)
+    if fault:
+        raise ValueError(fault)
+    vertices = Vertices(game)
+    return {"moves": [vertices.of(row["state"], int(row["action"])) for row in record.positions]} | found

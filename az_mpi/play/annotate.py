@@ -15,7 +15,7 @@ from az_mpi.games import go, go_positions
 from az_mpi.games.base import Game
 from az_mpi.player.loaded_player import LoadedPlayer
 from az_mpi.player.pool import Pool, Position
-from az_mpi.records import game_files
+from az_mpi.records import game_files, sgf_words
 from az_mpi.records.game_records import GameRecord, Thought, can_tell, check_new, check_suffix, texts
 from az_mpi.records.recorded_games import BEST_MAX, games_of
 from az_mpi.records.replaying import MoveWords, replay
@@ -100,10 +100,9 @@ class _Annotator:
     def _komi(self, one):
         """Return the komi that a game's file gives it; None for the game's own. Raises ValueError."""
         game = self.player.game
-        said = one.tags.get("KM", one.tags.get("Komi", "")).strip()
-        if not isinstance(game, go.Rules) or not said:
+        komi = sgf_words.komi(one.tags) if isinstance(game, go.Rules) else None
+        if komi is None:
             return None
-        komi = float(said.replace(",", "."))
         if not (abs(komi) <= game.num_actions and (2 * komi).is_integer()):
             raise ValueError
         return None if komi == game.komi else komi

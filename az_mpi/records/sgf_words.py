@@ -23,6 +23,13 @@ def other_size(tags: Mapping[str, str], game: "Game") -> str:
     return "" if size in (f"{columns}:{rows}", str(columns) if rows == columns else "") else size
 
 
+def komi(tags: Mapping[str, str]) -> float | None:
+    """Return the komi of a file with these properties, or tags of PGN; None if it is not told. Raises ValueError if it
+    is no number."""
+    said = tags.get("KM", tags.get("Komi", "")).strip()
+    return float(said.replace(",", ".")) if said else None
+
+
 def point(game: "Game", cell: int) -> str:
     """Return a cell as letters for its column and for its row from the top; "" for a pass, which has a number behind
     those of the cells."""
