@@ -33,6 +33,17 @@ KNOWN = {
 }  # fmt: skip
 
 
+# Names of KataGo for rules that count by area, as Go does here; the others count by territory.
+BY_AREA = ("tromp-taylor", "chinese", "chinese-ogs", "chinese-kgs", "aga", "bga", "french", "new-zealand", "goe")
+
+
+def counts_by_area(rules: object) -> bool:
+    """Return whether rules of KataGo, a name or an object of JSON, count by area."""
+    if not isinstance(rules, dict):
+        return str(rules).lower() in BY_AREA
+    return not rules or str(rules.get("scoring", rules.get("scoringRule", "AREA"))).upper() == "AREA"
+
+
 class QueryError(Exception):
     """A query cannot be done. field: the part of it that is wrong."""
 
@@ -82,7 +93,9 @@ class Reader:
         if komi is not None and not hasattr(self.game, "komi"):
             warnings.append(("this game has no komi", "komi"))
             komi = None
-        if str(given.get("rules", "")).lower() in ("japanese", "korean"):
+        if str(given.get("whiteHandicapBonus") or 0) != "0":
+            warnings.append(("this engine leaves it out", "whiteHandicapBonus"))
+        if given.get("rules") and not counts_by_area(given["rules"]):
             warnings.append(("the network counts by area", "rules"))
         visits = _number(given, "maxVisits", 1, VISITS_MAX)
         states = self._states(given)

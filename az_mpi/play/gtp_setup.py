@@ -14,8 +14,6 @@ from az_mpi.play import gtp_sgf
 from az_mpi.play.gtp_words import ANY, GOGUI, PASS, GtpError, number, read_all, whole
 from az_mpi.records import sgf_words
 
-# Names of KataGo for rules that count by area, as Go does here; the others count by territory.
-BY_AREA = ("tromp-taylor", "chinese", "chinese-ogs", "chinese-kgs", "aga", "bga", "french", "new-zealand", "goe")
 RULES = {
     "ko": "POSITIONAL",
     "scoring": "AREA",
@@ -80,12 +78,12 @@ class Setup:
 
     def _set_rules(self, words):
         text = " ".join(words).strip()
-        given: object = text.lower()
+        from az_mpi.play.analysis_query import counts_by_area
+
+        given: object = text
         with suppress(ValueError):
             given = json.loads(text)
-        wanted = given if isinstance(given, dict) else {}
-        scoring = str(wanted.get("scoring", wanted.get("scoringRule", "AREA"))).upper()
-        if not text or (scoring != "AREA" if wanted else given not in BY_AREA):
+        if not given or not counts_by_area(given):
             raise GtpError("unsupported rules: the network counts by area, with positional superko and without suicide")
 
     def _fixed_handicap(self, num):

@@ -21,6 +21,14 @@ from az_mpi.player.session import TREE_BYTES, Session, node_bytes
 
 GO = "go(size=5,komi=7)"
 ROOT = Path(__file__).parents[2]
+CHESS_PGN = """[White "x"]
+
+1. e4 d5 2. Bb5 Bd7 +- 3. Bxd7 Qxd7 4. Nf3 f5 5. 0-0 c5 6. e5 c4 7. d4 cxd3 e.p. 1-0
+
+[White "y"]
+
+1. a3 *
+"""
 
 
 class Engine:
@@ -161,6 +169,9 @@ def test_what_the_engine_leaves_out_is_told():
     answers = Engine().ask({"id": "w", "moves": [], "includeOwnership": True, "somethingNew": 1, "rules": "japanese"})
     assert {answer["field"] for answer in answers[:-1]} == {"includeOwnership", "somethingNew", "rules"}
     assert all(answer["warning"] and answer["id"] == "w" for answer in answers[:-1]) and answers[-1]["moveInfos"]
+    for bonus, scoring, fields in (("0", "AREA", []), ("N-1", "TERRITORY", ["whiteHandicapBonus", "rules"])):
+        query = {"id": "w", "moves": [], "whiteHandicapBonus": bonus, "rules": {"scoring": scoring}}
+        assert [answer["field"] for answer in Engine(visits=2).ask(query)[:-1]] == fields
 
 
 def test_a_query_can_be_given_up_and_others_come_first():
@@ -198,6 +209,9 @@ def test_reports_are_sent_during_a_search(clock):
         ("connect4", "a.txt", "4 4 4 3", 5, "B"),
         ("connect4", "b.pgn", '[White "x"]\n\n1. 4 {good} 4 2. 4! (2. 1 1) 3 1-0\n', 5, "B"),
         ("othello", "c.sgf", "(;GM[2]SZ[8];B[dc];W[cc];B[cd])", 4, "W"),
+        (GO, "d.sgf", "(;GM[1]SZ[5]KM[6,5];B[cc])", 2, "W"),
+        (GO, "e.sgf", "(;GM[1]SZ[5]KM[];B[cc])", 2, "W"),
+        ("chess", "f.pgn", CHESS_PGN, 15, "B"),
     ],
 )
 def test_every_position_of_a_game_in_a_file_is_analysed(tmp_path, game, name, text, num, last):
