@@ -52,6 +52,8 @@ def _write(line):
 class GomocupEngine(LineEngine):
     """An engine that speaks Gomocup's protocol."""
 
+    quit_word = "END"
+
     def __init__(self, serving: Serving, write: Callable[[str], None]):
         super().__init__(serving, write)
         self.rng = random.Random()
@@ -155,7 +157,8 @@ class GomocupEngine(LineEngine):
         if session.over:
             raise GomocupError("the game is over")
         simulations = session.player.settings.simulations
-        session.think(levels.limit_at(self.serving.level, self._limit(simulations), simulations))
+        limit = levels.limit_at(self.serving.level, self._limit(simulations), simulations)
+        session.think(limit, self.must_leave)
         cell = levels.choose(session, self.serving.level, self.rng)
         self._put(cell)
         return f"{cell % game.columns},{cell // game.columns}"

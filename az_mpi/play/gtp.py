@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from az_mpi.games.vertices import Vertices
 
 PROG = "python -m az_mpi gtp"
-LEAVE_S = 0.5  # how long a search may continue once only the end of input follows
 MOVES_TO_GO_MIN = 10  # main time has to last for so many moves at least
 ABOUT = "Let programs play against the network of a run, by the Go Text Protocol (GTP), version 2."
 EPILOG = """\
@@ -58,7 +57,6 @@ class GtpEngine(LineEngine):
         self._clocks: list[Clock] = []  # of Black and White, while there is a time limit
         self.made: list[Made] = []
         self.placed: list[Made] = []  # stones that were there before the first move, such as those of a handicap
-        self._leave_at = math.inf
         # {command: (the function that does it, the functions that read its arguments)}
         self.commands: dict[str, tuple[Callable, tuple]] = {
             "protocol_version": (lambda: "2", ()),
@@ -311,15 +309,9 @@ class GtpEngine(LineEngine):
         elif limit == Limit():
             limit = Limit(simulations=session.player.settings.simulations)
         session.think(
-            Limit(simulations=1) if len(session.legal()) == 1 else limit, lambda: report(False) or self._must_leave()
+            Limit(simulations=1) if len(session.legal()) == 1 else limit, lambda: report(False) or self.must_leave()
         )
         return session.best()
-
-    def _must_leave(self):
-        """Return whether the end of input, or the command quit, has been all that follows for LEAVE_S."""
-        if self._leave_at == math.inf and self.lines.ends("quit"):
-            self._leave_at = time.monotonic() + LEAVE_S
-        return time.monotonic() > self._leave_at
 
     def _undo(self):
         if not self.made:

@@ -3,8 +3,10 @@
 import argparse
 import functools
 import itertools
+import math
 import os
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 # Loading begins when so many seconds have passed without a first line, or without another one after that.
 FIRST_S, PAUSE_S = 2.0, 0.2
+LEAVE_S = 0.5  # how long a search may continue once only the end of input follows
 
 
 def _no_other_size(columns: int, rows: int) -> NoReturn:
@@ -45,13 +48,17 @@ class Serving(NamedTuple):
 class LineEngine(ABC):
     """An engine that answers the lines of a client. Lines that need no session are answered before it is loaded.
 
-    write: sends a text to the client. is_over: whether `quit` or the end of input has come, or loading has failed."""
+    write: sends a text to the client. is_over: whether `quit` or the end of input has come, or loading has failed.
+    quit_word: the command that ends the program."""
+
+    quit_word = "quit"
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
         self.serving = serving
         self.limit, self.lines, self.game_name = serving.limit, serving.lines, serving.game
         self.write = write
         self.is_over = False
+        self._leave_at = math.inf
 
     @functools.cached_property
     def session(self) -> "Session":
@@ -66,6 +73,13 @@ class LineEngine(ABC):
                 self.is_over = True
             else:
                 self.answer(line)
+
+    def must_leave(self) -> bool:
+        """Return whether the end of input, or the command that ends the program, has been all that follows for LEAVE_S:
+        then a search ends."""
+        if self._leave_at == math.inf and self.lines.ends(self.quit_word):
+            self._leave_at = time.monotonic() + LEAVE_S
+        return time.monotonic() > self._leave_at
 
     @abstractmethod
     def answer(self, line: str) -> None:

@@ -118,6 +118,16 @@ def test_times_are_obeyed(clock):
         assert longest_s / 10 < clock.now - begun <= longest_s
 
 
+@pytest.mark.parametrize("last", ["END\r\n", ""])
+def test_a_long_search_ends_soon_if_only_the_end_follows(clock, last):
+    channel = Channel(limit=Limit(seconds=60), on_batch=clock.batches(0.002))
+    os.write(channel.write_end, f"BEGIN\r\n{last}".encode())
+    os.close(channel.write_end)
+    begun = clock.now
+    channel.engine.run()
+    assert clock.now - begun < 1 and re.fullmatch(r"\d,\d", channel.said[-1])
+
+
 def test_the_rule_of_exactly_five_can_be_asked_for():
     channel = Channel()
     rows = [f"{column},0,1" for column in (0, 1, 2, 3, 5)]
