@@ -154,7 +154,8 @@ SEARCHES = """
     search.reset(state);
     while (search.simulations < simulations && !(search.root.visits && search.root.exact)) search.step();
     const { policy, value } = network.evaluate(game.planes(state));
-    return { policy: Array.from(policy), value, action: search.choose(), actions: search.root.actions,
+    const lines = search.moves().map((move) => move.variation);
+    return { policy: Array.from(policy), value, lines, action: search.choose(), actions: search.root.actions,
       counts: search.counts(), searched: search.value };
   });
 """
@@ -192,6 +193,17 @@ def test_searches_in_javascript_and_python_are_equal_visit_by_visit(browser, nam
         counts[row["actions"]] = row["counts"]
         assert (counts / counts.sum() == result.policy).all() and row["action"] == result.action
         assert row["searched"] == pytest.approx(result.value, abs=1e-7)
+
+
+def test_the_shortest_win_and_the_longest_defence_are_played_as_in_python(browser):
+    network, rng = found("tictactoe", make=untrained), np.random.default_rng(4)
+    moves, states = openings(network.game, 40, rng)
+    rows = in_worker(browser, "mnk", SEARCHES, packed=packed(network), actions=moves, simulations=2000)
+    player, searched = loaded_player("tictactoe"), [row["searched"] for row in rows]
+    assert min(searched) == -1 and max(searched) == 1
+    for state, row in zip(states, rows):
+        expected = [move.variation for move in player.search(state, 2000).moves]
+        assert row["lines"][0] == expected[0] and sorted(row["lines"]) == sorted(expected)
 
 
 @pytest.mark.parametrize(

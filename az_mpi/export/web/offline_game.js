@@ -66,7 +66,7 @@ class OfflineGame {
   }
   turn() {
     const isDone = this.think(this.isNetworksTurn ? this.limit : ANALYSIS_MAX);
-    if (isDone && this.isNetworksTurn && Date.now() - this.begun >= PACE_MS) this.play(this.search.choose());
+    if (isDone && this.isNetworksTurn && Date.now() - this.begun >= PACE_MS) this.play(this.search.moves()[0].action);
     else if (isDone && !this.isNetworksTurn) { this.isKnown = true; this.publish(); }
     if (Date.now() - this.published > PUBLISH_MS) this.publish();
   }

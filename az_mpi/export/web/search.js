@@ -132,15 +132,27 @@ class Search {
       const value = !visits ? null : known !== null ? known : root.edgeSums[e] / visits;
       return { action, visits, share: counts[e] / total, value, exact: visits > 0 && known !== null, prior: root.priors[e], variation: [action, ...this.variation(root.children[e])] };
     });
-    const first = root.actions.length ? this.choose() : null;
+    let first = root.actions.length ? this.choose() : null;
+    if (root.exact && root.exactValue) {
+      const reach = rows.filter((row) => row.exact && row.value === root.exactValue), sign = root.exactValue > 0 ? 1 : -1;
+      const order = (row) => sign * row.variation.length - (row.action === first ? 0.5 : 0);
+      if (reach.length) first = reach.reduce((best, row) => (order(row) < order(best) ? row : best)).action;
+    }
     return rows.sort((a, b) => (b.action === first) - (a.action === first) || b.share - a.share || (a.share ? 0 : b.visits - a.visits || b.prior - a.prior));
+  }
+  // The moves of a proof from a node on: of a win the fewest, else the most; -1 where none is known.
+  length(node) {
+    if (!node || !node.exact) return -1;
+    const below = node.actions.flatMap((_, e) => (this.known(node, e) === node.exactValue ? [this.length(node.children[e]) + 1] : []));
+    return below.length ? (node.exactValue > 0 ? Math.min(...below) : Math.max(...below)) : 0;
   }
   variation(node) {
     const actions = [];
     while (node && node.actions.length) {
       let best = -1, most = 0;
+      const length = this.length(node);
       for (let e = 0; e < node.actions.length; e++)
-        if (node.edgeVisits[e] > most && (!node.exact || this.known(node, e) === node.exactValue)) { best = e; most = node.edgeVisits[e]; }
+        if (node.edgeVisits[e] > most && (!node.exact || this.known(node, e) === node.exactValue && this.length(node.children[e]) + 1 === length)) { best = e; most = node.edgeVisits[e]; }
       if (best < 0) break;
       actions.push(node.actions[best]);
       node = node.children[best];
