@@ -99,6 +99,12 @@ def page_with(back_end: Path) -> str:
     return (HERE / "web_client.html").read_text(encoding="utf-8").replace("/*BACK END*/", script)
 
 
+def hosts_of(address: str, port: int) -> set[str]:
+    """Return what browsers may call a server in Host: they leave out port 80, and know 127.0.0.1 as localhost too."""
+    names = {address} | ({"localhost"} if address == "127.0.0.1" else set())
+    return {f"{name}:{port}" for name in names} | (names if port == 80 else set())
+
+
 class Server(http.server.ThreadingHTTPServer):
     """Serves the page of one game, and answers its requests. Both need `token`.
 
@@ -114,7 +120,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.token = secrets.token_urlsafe(16)
         host, port = self.server_address[:2]
         self.origin = f"http://{host!s}:{port}"
-        self.hosts = {f"{host!s}:{port}"} | ({f"localhost:{port}"} if host == "127.0.0.1" else set())
+        self.hosts = hosts_of(str(host), port)
         self._open: dict[Any, bool] = {}  # the connections, oldest first: whether one has shown the token
         self._lock = threading.Lock()
 
@@ -165,15 +171,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        place = urlsplit(self.path)
-        query = {key: values[0] for key, values in parse_qs(place.query).items()}
+        try:
+            place = urlsplit(self.path)
+            query = {key: values[0] for key, values in parse_qs(place.query).items()}
+            version = query.get("version", "0")
+            number = int(version) if version.isdecimal() else 0
+        except ValueError:  # also of a number with thousands of digits
+            self._refuse(HTTPStatus.BAD_REQUEST, "this address cannot be read")
+            return
         if place.path == "/" and self._may(query.get("token", "")):
             nonce = secrets.token_urlsafe(16)
             page = page_with(HERE / "served.js").replace(NONCE, nonce)
             self._answer(HTTPStatus.OK, page.encode(), "text/html; charset=utf-8", nonce)
         elif place.path == "/state" and self._may(self.headers.get("X-Token", "")):
-            version = query.get("version", "0")
-            self._json(self.server.game.state(int(version) if version.isdecimal() else 0, WAIT_S))
+            self._json(self.server.game.state(number, WAIT_S))
         elif place.path not in ("/", "/state"):
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here")
 
@@ -181,7 +192,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if not self._may(self.headers.get("X-Token", "")):
             return
         length = self.headers.get("Content-Length", "")
-        if self.path != "/ask" or not length.isdecimal() or int(length) > BODY_MAX:
+        if self.path != "/ask" or not length.isdecimal() or len(length) > 9 or int(length) > BODY_MAX:
             self._refuse(HTTPStatus.BAD_REQUEST, "POST /ask takes a small JSON object")
             return
         try:

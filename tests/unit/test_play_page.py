@@ -103,6 +103,15 @@ def test_the_focus_of_a_button_that_disappears_goes_to_the_board(browser, opened
     assert browser.run(f"Boolean({FOCUS})") and not browser.run("document.querySelector('#buttons button')")
 
 
+def test_the_error_that_the_server_is_gone_goes_once_it_answers_again(browser, opened):
+    game = opened("tictactoe", humans=(0, 1))
+    for shown, kept in (("another error", "another error"), ("az_mpi web has ended, or cannot be reached", "")):
+        browser.run(f"$('error').textContent = {json.dumps(shown)}")
+        assert game.ask("move", next(iter(game.session.legal()))) is None
+        browser.wait(f"state.ply === {len(game.session.actions)}")
+        assert browser.run("$('error').textContent") == kept
+
+
 def test_the_frame_of_a_cell_lies_within_it(browser, opened):
     """Neighbours, which are drawn later, cannot cover it then."""
     for name in ("hex(size=3)", "tictactoe"):

@@ -252,6 +252,15 @@ def test_requests_of_nonsense_are_refused(server):
     assert call(server, "POST", "/other", "{}", X_Token=server.token)[0] == 400
     assert call(server, "GET", "/other")[0] == 404
     assert call(server, "GET", "/state?version=x", X_Token=server.token)[0] == 200
+    for path in ("HTTP://[", "/state?version=" + "9" * 5000):
+        assert call(server, "GET", path, X_Token=server.token)[0] == 400
+    assert call(server, "POST", "/ask", "{}", X_Token=server.token, Content_Length="9" * 5000)[0] == 400
+
+
+def test_a_browser_leaves_out_port_80():
+    ours = {"127.0.0.1:80", "localhost:80", "127.0.0.1", "localhost"}
+    assert web_server.hosts_of("127.0.0.1", 80) == ours
+    assert web_server.hosts_of("10.0.0.1", 8080) == {"10.0.0.1:8080"}
 
 
 def test_strangers_who_connect_and_say_nothing_or_half_a_request_do_not_keep_the_user_out(server, capfd):
