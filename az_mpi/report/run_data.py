@@ -140,9 +140,14 @@ class RunData(NamedTuple):
 def load(folder: str | Path) -> RunData:
     """Return the RunData of a run's folder. Raises Refusal if the folder holds no run."""
     folder = Path(folder)
-    starts = [
-        _read(path, run_folder.description) | {"number": int(path.stem)} for path in _read(folder, run_folder.starts)
-    ]
+    starts, refusal = [], None
+    for path in _read(folder, run_folder.starts):
+        try:
+            starts.append(_read(path, run_folder.description) | {"number": int(path.stem)})
+        except Refusal as error:  # of a damaged one: the others tell of the run
+            refusal = error
+    if refusal and not starts:
+        raise refusal
     if not starts:
         raise Refusal(
             f"python -m az_mpi report: error: {escape(str(folder))} holds no run (no starts/NNN.json)\n"
