@@ -37,8 +37,6 @@ NAMES = (
     "go(size=3,komi=0,max_plies=60)",
     "go(size=9,komi=7)",
 )
-
-
 SMALL = (
     "connect4",
     "tictactoe",
@@ -154,8 +152,7 @@ SEARCHES = """
     search.reset(state);
     while (search.simulations < simulations && !(search.root.visits && search.root.exact)) search.step();
     const { policy, value } = network.evaluate(game.planes(state));
-    const lines = search.moves().map((move) => move.variation);
-    return { policy: Array.from(policy), value, lines, action: search.choose(), actions: search.root.actions,
+    return { policy: Array.from(policy), value, action: search.choose(), actions: search.root.actions,
       counts: search.counts(), searched: search.value };
   });
 """
@@ -195,15 +192,18 @@ def test_searches_in_javascript_and_python_are_equal_visit_by_visit(browser, nam
         assert row["searched"] == pytest.approx(result.value, abs=1e-7)
 
 
-def test_the_shortest_win_and_the_longest_defence_are_played_as_in_python(browser):
-    network, rng = found("tictactoe", make=untrained), np.random.default_rng(4)
-    moves, states = openings(network.game, 40, rng)
-    rows = in_worker(browser, "mnk", SEARCHES, packed=packed(network), actions=moves, simulations=2000)
-    player, searched = loaded_player("tictactoe"), [row["searched"] for row in rows]
-    assert min(searched) == -1 and max(searched) == 1
-    for state, row in zip(states, rows):
-        expected = [move.variation for move in player.search(state, 2000).moves]
-        assert row["lines"][0] == expected[0] and sorted(row["lines"]) == sorted(expected)
+PROVEN = """
+  const node = (player, exactValue, edgeVisits, children) => ({ player, exactValue, exact: true, edgeVisits, children,
+    edgeSums: edgeVisits, priors: edgeVisits, actions: children.map((_, e) => e) });
+  const won = node(1, -1, [], []), win = node(0, 1, [3], [won]), loss = node(1, 1, [2], [node(0, -1, [], [])]);
+  return [node(0, 1, [5, 1], [node(1, -1, [4], [win]), won]),
+    node(0, -1, [5, 1], [loss, node(1, 1, [1], [node(0, -1, [1], [loss])])])].map((root) =>
+    Object.assign(new Search(), { root, win: -1 }).moves().map((move) => move.variation));
+"""
+
+
+def test_the_shortest_win_and_the_longest_defence_are_played_in_spite_of_visits(browser):
+    assert in_worker(browser, "mnk", PROVEN) == [[[1], [0, 0, 0]], [[1, 0, 0, 0], [0, 0]]]
 
 
 @pytest.mark.parametrize(
@@ -391,13 +391,10 @@ def test_a_page_is_one_file_that_loads_nothing(opened, browser):
     assert browser.run("[...document.querySelectorAll('.of-run')].every((one) => one.hidden)")
 
 
-def test_games_without_rules_in_javascript_are_refused():
+def test_games_without_rules_in_javascript_and_unknown_parameters_are_refused(monkeypatch):
     for name in ("openspiel:oware", "examples/own_game.py:Hex(size=4)"):
         with pytest.raises(Refusal, match="no rules in JavaScript"):
             standalone_page.spec(games.make(name))
-
-
-def test_a_parameter_that_the_rules_in_javascript_do_not_know_is_refused(monkeypatch):
     monkeypatch.setattr(standalone_page, "PARAMETERS", ("k", "komi", "max_plies", "swap"))
     with pytest.raises(Refusal, match="do not know its parameter exact"):
         standalone_page.spec(games.make("tictactoe"))
