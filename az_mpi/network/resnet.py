@@ -50,23 +50,22 @@ class ResNet(nn.Module):
 
 def build(game: Game, settings: "schema.Network", seed: int) -> ResNet:
     """Return the network that `settings`, `config.network`, describes; its weights depend on `seed` alone. Raises
-    Refusal, also for blocks or heads with statistics of the batches that they have seen."""
+    Refusal."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = ResNet(game, settings)
-        _refuse_statistics(network, game)
-    return network
+        return ResNet(game, settings)
 
 
-def _refuse_statistics(network, game):
-    """Raise Refusal if the network's buffers change as it trains, such as the running means of batch normalisation:
-    they would differ between trainers, and no average of weights has them."""
+def refuse_statistics(network: nn.Module, game: Game) -> None:
+    """Raise Refusal if the buffers of a network that is to be trained change meanwhile, such as the running means of
+    batch normalisation: they would differ between trainers, and no average of weights has them."""
     before = {name: buffer.clone() for name, buffer in network.named_buffers()}
     if not before:
         return
-    with torch.no_grad():
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
         network(torch.rand(2, *game.planes_shape))
-    if changed := [name for name, buffer in network.named_buffers() if not torch.equal(buffer, before[name])]:
+    after = dict(network.named_buffers())
+    if changed := [name for name in before if not torch.allclose(after[name], before[name], 0, 0, equal_nan=True)]:
         raise Refusal(
             f"network.block, network.heads: {changed[0]} changes in training and is no parameter, as of batch "
             "normalisation\n  each trainer would have another one\n  normalise in another way, such as by "

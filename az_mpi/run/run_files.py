@@ -28,6 +28,7 @@ class RunFiles:
         self.token: str | None = None  # of the lock, on every rank: a new root needs it to take the lock over
         self.are_several = False  # whether other ranks write games too
         self.ranks: list[dict[str, Any]] = []  # `lock.me()` of all ranks of this start, lost ones too
+        self._thinned_at = 0  # positions of the run when old games were removed, or none could be
 
     def open_writer(self, requests: Requests, is_root: bool = True) -> Writer:
         """Start the writer. requests: where it asks for a stop when it gives up."""
@@ -111,10 +112,12 @@ class RunFiles:
         """Remove the oldest segments, of iterations before `end`, as far as the others hold `num_positions`.
 
         held: the positions of the run until its newest checkpoint. num_games: see `thinning.thin_games`. Nothing is
-        done until a ninth of what is there can be removed, so that the segments are seldom looked at."""
-        folder = self.folder / "games"
-        if self.writer is None or held - self.removed().num_positions <= num_positions * 9 / 8:
+        done until there is an eighth more than `num_positions`, and than at the time before, so that the segments are
+        seldom looked at."""
+        folder, more = self.folder / "games", num_positions / 8
+        if self.writer is None or held - max(self.removed().num_positions + num_positions, self._thinned_at) <= more:
             return
+        self._thinned_at = held
         found = self.segments()
         thin = functools.partial(thinning.thin_games, folder, found, num_positions, end, num_games)
         self.writer.do(folder, thin)

@@ -85,6 +85,7 @@ def prepare_play(config: Config, world: World, folder: Path) -> tuple[Setup, tor
     on_all(lambda: optimizer.check(config.train))
     game = on_all(lambda: games.make(config.game))
     network = on_all(lambda: resnet.build(game, config.network, config.seed))
+    on_all(lambda: resnet.refuse_statistics(network, game))
     chosen = _choose_engine(config, world, game, network, device, num_cores)
     evaluate = _make_evaluator(config, world, game, chosen.engine)
     callbacks = on_all(lambda: Callbacks(config.callbacks, folder, world.rank, game))

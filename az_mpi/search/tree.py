@@ -5,7 +5,8 @@ Node 0 is the root. A node's edges lie side by side, one for each legal action, 
 Children have larger indices than their parents; compaction relies on it.
 The edges of the root are in the order of their actions. Below the root, edges that were visited come first, then the
 one with the largest prior of the others, the first of equals, then the rest in the order of their actions: a search
-that gives all unvisited edges one value reads the first few edges of a node and no others.
+that gives all unvisited edges one value reads the first few edges of a node and no others. That holds for rules that
+take an edge that was visited or the first other one, as PUCT and Gumbel search do.
 
 A node is exact when the result under best play is known: the game ends there, a move wins at once or by proof, or all
 moves are exact (MCTS-Solver: Winands, Björnsson, Saito 2008, with the results of any game instead of win and loss). A
@@ -260,10 +261,15 @@ def expand(trees: Trees, b: int, n: int, logits: np.ndarray, legal: np.ndarray) 
 @inlined()
 def bring_forward(trees: Trees, b: int, n: int, e: int) -> None:
     """Move the edge with the largest prior, the first of equals, of edge e and those behind it of node n, to e; the
-    others keep their order. None of them was visited, so only their priors and actions differ."""
+    others keep their order. None of them was visited, so only their priors and actions differ. It stops at an edge that
+    was visited, of a rule that does not take edges in this order."""
     end = np.int64(trees.node[b, n].first_edge) + trees.node[b, n].edge_count
+    if e >= end or trees.edge[b, e].edge_visits > 0:
+        return
     best = e
     for other in range(e + 1, end):
+        if trees.edge[b, other].edge_visits > 0:
+            break
         if trees.edge[b, other].edge_prior > trees.edge[b, best].edge_prior:
             best = other
     if best > e:

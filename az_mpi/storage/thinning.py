@@ -71,9 +71,10 @@ def thin_games(
     Raises OSError; afterwards it may be called again.
 
     The record of what was removed comes first, so that a reader counts each game once even if this is broken off.
-    segments: oldest first, without those that are in that record already. num_games: so many games stay before each
-    iteration of which one stays, if there are so many. check: see `thin_networks`."""
+    segments: oldest first. num_games: so many games stay before each iteration of which one stays, if there are so
+    many. check: see `thin_networks`."""
     before, old = removed(folder), []
+    segments = [one for one in segments if one.path.name not in before.names]  # of a try that was broken off
     left = sum(segment.num_positions for segment in segments)
     for segment in segments:
         left -= segment.num_positions

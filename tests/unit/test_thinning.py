@@ -108,9 +108,11 @@ def test_a_removal_that_was_broken_off_counts_each_game_once_and_is_completed_la
     files = RunFiles(tmp_path, None, 600.0)
     assert [one.iteration for one in files.segments()] == [3, 4, 5]
     assert files.removed().num_positions + sum(one.num_positions for one in files.segments()) == 600
-    thin_games(tmp_path / "games", made[3:], 300, end=9)
+    thin_games(tmp_path / "games", made, 300, end=9)  # a writer tries again with the segments that it had found
     assert left(tmp_path / "games") == [3, 4, 5]
     assert files.removed()[:2] == (30, 300)
+    thin_games(tmp_path / "games", made[3:], 200, end=9)
+    assert files.removed()[:2] == (40, 400)
 
 
 def test_a_run_that_continues_from_an_older_checkpoint_keeps_the_games_that_it_plays_again(tmp_path):

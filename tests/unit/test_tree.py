@@ -19,6 +19,7 @@ NONE = np.zeros(2, np.int32)
 NO_RESULT = np.zeros(2, np.float32)
 # Those that Python calls.
 expand, add_node, backup = map(callable_by_python, (tree.expand, tree.add_node, simulation.backup))
+note_visit = callable_by_python(tree.note_visit)
 
 
 def slots(*numbers):
@@ -57,6 +58,23 @@ def test_priors_of_extreme_logits_are_finite():
     trees = one_tree()
     expand(trees, 0, 0, np.array([3e38, 0, -3e38, 3e38, 0, 0, 0, 0, 0], np.float32), np.ones(9, bool))
     assert trees.edge_prior[0, :9].tolist() == [0.5, 0, 0, 0.5, 0, 0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_an_edge_that_was_visited_keeps_its_action_in_whatever_order_a_rule_takes_edges(seed):
+    """And priors stay with their actions."""
+    trees, rng = one_tree(), np.random.default_rng(seed)
+    expand(trees, 0, 0, np.zeros(9, np.float32), np.ones(9, bool))
+    add_node(trees, 0, 0, NONE, 1, False, NO_RESULT)
+    expand(trees, 0, 1, rng.random(9).astype(np.float32), np.ones(9, bool))
+    edges = trees.edge[0, 9:18]
+    priors, visited = dict(zip(edges["edge_action"].tolist(), edges["edge_prior"].tolist())), {}
+    for e in rng.permutation(9).tolist():
+        edges["edge_visits"][e] = 1
+        visited[e] = int(edges["edge_action"][e])
+        note_visit(trees, 0, 1, 9 + e)
+        assert {place: int(edges["edge_action"][place]) for place in visited} == visited
+        assert dict(zip(edges["edge_action"].tolist(), edges["edge_prior"].tolist())) == priors
 
 
 def chain(players, value):

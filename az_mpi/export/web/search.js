@@ -152,7 +152,8 @@ class Search {
       let best = -1, most = 0;
       const length = this.length(node);
       for (let e = 0; e < node.actions.length; e++)
-        if (node.edgeVisits[e] > most && (!node.exact || this.known(node, e) === node.exactValue && this.length(node.children[e]) + 1 === length)) { best = e; most = node.edgeVisits[e]; }
+        // Of equals the likeliest, as Python's order of edges has it.
+        if ((node.edgeVisits[e] > most || best >= 0 && node.edgeVisits[e] === most && node.priors[e] > node.priors[best]) && (!node.exact || this.known(node, e) === node.exactValue && this.length(node.children[e]) + 1 === length)) { best = e; most = node.edgeVisits[e]; }
       if (best < 0) break;
       actions.push(node.actions[best]);
       node = node.children[best];
