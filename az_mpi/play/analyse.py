@@ -69,13 +69,14 @@ def main(arguments: list[str]) -> int:
 
         print(annotate(player, visits, given.at_once, given.file, given.output))
         return DONE
-    player = player.with_game(player.game.untruncated())
+    own = player.game
+    player = player.with_game(own.untruncated())
     analyser = Analyser(player, visits, given.at_once, given.report_as, _write)
     end_on_interrupt()
     if content is not None:
         from az_mpi.play import analysis_file
 
-        if not analyser.take(json.dumps(analysis_file.query(given.file, content, player.game))):
+        if not analyser.take(json.dumps(analysis_file.query(given.file, content, own))):
             raise Refusal(f"{given.file}: this game cannot be analysed, as the line above says")
         analyser.finish()
         return DONE

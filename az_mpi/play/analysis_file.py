@@ -12,11 +12,28 @@ from az_mpi.records import pgn_reader, sgf_words
 from az_mpi.records.replaying import MoveWords, replay
 
 
-def query(path: Path, text: str, game: Game) -> dict[str, Any]:
-    """Return the query. Raises Refusal if the file has no game that fits."""
+class _VertexWords(MoveWords):
+    """Finds moves of files without tags: they may be vertices as in GTP, or else the game's own notation."""
+
+    def __init__(self, game: Game):
+        super().__init__(game)
+        self._vertices = Vertices(game)
+
+    def find(self, states, words):
+        actions, legal = super().find(states, words), self.game.legal(states)
+        for k, word in enumerate(words):
+            action = self._vertices.find(states[k], word.rstrip("!?"))
+            if action is not None and legal[k, action]:
+                actions[k] = action
+        return actions
+
+
+def query(path: Path, text: str, own: Game) -> dict[str, Any]:
+    """Return the query. own: the run's own game, whose name is in its files; it is analysed without the limit of its
+    length. Raises Refusal if the file has no game that fits."""
     try:
         is_sgf = path.suffix == ".sgf" or text.lstrip().startswith("(;")
-        found = _of_sgf(text, game) if is_sgf else _of_words(text.removeprefix("\ufeff"), game)
+        found = _of_sgf(text, own.untruncated()) if is_sgf else _of_words(text.removeprefix("\ufeff"), own)
     except ValueError as error:
         raise Refusal(f"{path}: {error}") from error
     return {"id": path.name, "analyzeTurns": list(range(len(found["moves"]) + 1))} | found
@@ -41,18 +58,33 @@ def _of_sgf(text, game):
     return found
 
 
-def _of_words(text, game):
+def _of_words(text, own):
     """Return the main line of the first game of a PGN, or of moves without tags."""
-    content = text.encode()
-    _, *others = itertools.islice(pgn_reader.game_starts(content, True), 2)
-    one = pgn_reader.read_game(content[: min(others, default=None)].decode(), game)
+    one, has_tags = _first(text.encode(), own)
     if one.fault and not one.words:
         raise ValueError(one.fault)
     found = {"initialPosition": one.start} if one.start else {}
     if not one.words:
         return {"moves": []} | found
-    record, [fault] = replay(game, [one._replace(result=None, fault="")], MoveWords(game), unfinished=True)
+    game = own.untruncated()
+    words = MoveWords(game) if has_tags else _VertexWords(game)
+    record, [fault] = replay(game, [one._replace(result=None, fault="")], words, unfinished=True)
     if fault:
         raise ValueError(fault)
     vertices = Vertices(game)
     return {"moves": [vertices.of(row["state"], int(row["action"])) for row in record.positions]} | found
+
+
+def _first(content, game):
+    """Return (the first game with moves or with a fault, or else the first one with tags, whether it has tags). Before
+    the first tag there may be comments. Raises ValueError if there is none."""
+    found = None
+    for begin, end in itertools.pairwise([*pgn_reader.game_starts(content, True), len(content)]):
+        piece = content[begin:end]
+        one, has_tags = pgn_reader.read_game(piece.decode(), game), bool(pgn_reader.TAG_LINE.search(piece))
+        if one.words or one.fault:
+            return one, has_tags
+        found = found or ((one, has_tags) if has_tags else None)
+    if found is None:
+        raise ValueError("it has no game")
+    return found

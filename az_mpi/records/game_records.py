@@ -26,7 +26,7 @@ LINE_MAX = 79  # characters of a line of moves in PGN
 ADJUDICATION, CUT_NOTE = "adjudication", "ended by the limit of its length, counted as the board stood"
 # What begins or ends comments, variations and the like in PGN. Without it there are moves, numbers and a result alone.
 PGN_MARKS = re.compile(r"[(){};$]")
-_PGN_MOVE = re.compile(r"(?!#|\d[^.]*\.|[.!?]*$)[^\s(){};$]+")  # what a reader takes for a move
+_PGN_MOVE = re.compile(r"(?![#%]|\d[^.]*\.|[.!?]*$)[^\s(){};$]+")  # what a reader takes for a move
 HEX_MOVES = {"swap": "swap-pieces"}
 
 

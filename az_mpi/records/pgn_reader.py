@@ -14,6 +14,7 @@ from az_mpi.records.written_game import ENDINGS, RESULTS, WrittenGame
 TAG_LINE = re.compile(rb'^(?:\xef\xbb\xbf)?\[[ \t]*[A-Za-z0-9_]+[ \t]+"[^\n]*(?:\n|\Z)', re.MULTILINE)
 _TAG = re.compile(r'^\[[ \t]*([A-Za-z0-9_]+)[ \t]+"((?:\\.|[^"\\])*)"?[^\n]*$', re.MULTILINE)
 _TOKEN = re.compile(r"\{[^}]*\}?|;[^\n]*|[()]|[^\s(){};]+")
+_ESCAPED = re.compile(r"(\{[^}]*\}?|;[^\n]*)|^%[^\n]*", re.MULTILINE)  # a comment, or a line that readers pass over
 _NUMBER = re.compile(r"\d+\.+")
 _EVAL = re.compile(r"\[%eval\s+(#?)([+-]?\d+(?:\.\d+)?)")
 _BY_MOVES = ("result", "fen", "setup")  # tags that a file of the same moves has by itself
@@ -46,7 +47,10 @@ def read_game(text: str, game: Game) -> WrittenGame:
         end = match.end()
     if fault := _misfit(tags, game):
         return WrittenGame(fault=fault)
-    words, values, ending, fault = _moves(text[end:], is_chess(game))
+    rest = text[end:]
+    if rest.startswith("%") or "\n%" in rest:
+        rest = _ESCAPED.sub(r"\1", rest)
+    words, values, ending, fault = _moves(rest, is_chess(game))
     result = tags.get("result", "").strip()
     if result in RESULTS and not ending and not fault:
         fault = "not readable: the result does not stand after the moves; the game is not whole" if words else ""

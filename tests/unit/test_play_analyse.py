@@ -10,14 +10,17 @@ import time
 from pathlib import Path
 
 import pytest
+from game_texts import random_records
 from helpers import loaded_player, make_run
 
+from az_mpi import games
 from az_mpi.core.problems import Refusal
 from az_mpi.play import analyse, analysis_file
 from az_mpi.play.analyse import Analyser
 from az_mpi.player import loaded_player as loaded_player_module
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import TREE_BYTES, Session, node_bytes
+from az_mpi.records.game_records import write
 
 GO = "go(size=5,komi=7)"
 ROOT = Path(__file__).parents[2]
@@ -219,6 +222,41 @@ def test_every_position_of_a_game_in_a_file_is_analysed(tmp_path, game, name, te
     answers = engine.ask(analysis_file.query(tmp_path / name, text, engine.analyser.player.game))
     assert len(answers) == num and {answer["turnNumber"] for answer in answers} == set(range(num))
     assert next(a for a in answers if a["turnNumber"] == num - 1)["rootInfo"]["currentPlayer"] == last
+
+
+@pytest.mark.parametrize(
+    "game, text, moves",
+    [
+        ("connect4", "D1 D2 4!", ["D1", "D2", "D3"]),
+        ("connect4", '[White "x"]\n\n1. 4 4 *', ["D1", "D2"]),
+        ("gomoku", "K10 a1", ["K10", "A1"]),
+        ("gomoku", '[White "x"]\n\n1. k10 *', ["L10"]),
+        ("connect4", '; exported by x\n[White "x"]\n\n1. 4 4 *', ["D1", "D2"]),
+        ("connect4", '% exported by x\n\n[White "x"]\n\n1. 4 {\n% 3} 4\n% 4\n *', ["D1", "D2"]),
+        ("connect4", '; exported by x\n[White "x"]\n\n*', []),
+    ],
+)
+def test_words_are_vertices_where_a_file_has_no_tags_and_comments_before_tags_are_no_game(game, text, moves):
+    assert analysis_file.query(Path("a.txt"), text, games.make(game))["moves"] == moves
+
+
+@pytest.mark.parametrize("text", ["", "; a comment", "% a comment\n", "{}\n*\n"])
+def test_a_file_without_a_game_is_refused(text):
+    with pytest.raises(Refusal, match="it has no game"):
+        analysis_file.query(Path("a.txt"), text, games.make("connect4"))
+
+
+def test_a_file_with_the_name_of_the_runs_own_game_is_analysed(tmp_path, capfd, monkeypatch):
+    """The analysis looks beyond the limit of plies, which is a part of the name."""
+    pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
+    player = loaded_player("openspiel:mancala(max_plies=20)")
+    [record] = random_records(player.game, 1)
+    write(tmp_path / "a.pgn", player.game, [record])
+    monkeypatch.setattr(loaded_player_module, "load_player", lambda _: player)
+    monkeypatch.setattr(analyse, "find_network", lambda *_: None)
+    monkeypatch.setattr(analyse, "end_on_interrupt", lambda: None)
+    assert analyse.main(["run", "--simulations", "2", "--file", str(tmp_path / "a.pgn")]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == len(record.moves) + 1
 
 
 def test_chess_is_analysed_from_a_fen_and_from_pgn():
