@@ -154,11 +154,11 @@ class Analyser:
 
     def step(self) -> None:
         """Run one simulation in each search under way."""
-        # Of searches of some moves alone, which share no batches, one is under way at a time: each has a tree.
-        alone = [key for key in self._pools if isinstance(key, tuple)]
-        for key, pool in list(self._pools.items()):
-            if key in alone[1:]:
-                continue
+        # Of those with a komi of their own, or of some moves alone, which share no batches, one is under way at a time:
+        # each takes memory for trees.
+        turn = next((key for key in self._pools if key is not None), None)
+        for key in [key for key in dict.fromkeys((None, turn)) if key in self._pools]:
+            pool = self._pools[key]
             try:
                 pool.step()
             except MemoryError:

@@ -302,6 +302,18 @@ def test_trees_together_take_no_more_memory_than_one_session_may(monkeypatch):
     assert {a["id"]: a.get("field") for a in answers[2:]} == {"1000000": "maxVisits", "20": None, "l": "maxVisits"}
 
 
+def test_searches_that_share_no_batches_take_turns():
+    """Each takes memory for its trees: those with other komis, and those of some moves alone."""
+    engine, begun = Engine(visits=5), []
+    allowed = [{"player": "B", "moves": ["A1", "B1"], "untilDepth": 1}]
+    for about in ({}, {"komi": 1}, {"komi": 2}, {"allowMoves": allowed}, {"allowMoves": allowed}):
+        engine.analyser.take(json.dumps({"id": "q", "moves": []} | about))
+    while engine.analyser._is_busy():
+        engine.analyser.step()
+        begun.append([pool for pool in engine.analyser._pools.values() if len(pool) > len(pool.waiting)])
+    assert max(map(len, begun)) == 2 and len(engine.said) == 5
+
+
 def test_the_analysis_of_many_positions_takes_far_fewer_batches_than_one_by_one():
     batches = [0]
 
