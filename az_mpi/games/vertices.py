@@ -1,5 +1,7 @@
 """Moves as the Go Text Protocol writes them: vertices such as D4. A game's own notation may be another."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from az_mpi.games.base import Game, legal_words, positions
@@ -34,7 +36,9 @@ class Vertices:
 
     def of(self, state: np.ndarray, action: int) -> str:
         """Return the vertex of a legal action in a position, [S]."""
-        word = self.game.action_to_text(state, action)
+        return self._vertex(state, self.game.action_to_text(state, action))
+
+    def _vertex(self, state, word):
         board = self.game.board(state) if self._by_column else None
         if board:
             num_pieces = (board.players[:, board.columns.index(word)] >= 0).sum()
@@ -65,19 +69,27 @@ class Vertices:
         """Return the legal action of a position, [S], that a vertex names, in upper or lower case; None if there is
         none. In chess bxc3 and Bxc3 are two moves: one that is written in the same case comes first. Moves in the
         game's own notation may be written in all ways that the game understands."""
-        found = None
+        return self.finder(state)(text)
+
+    def finder(self, state: np.ndarray) -> Callable[[str], int | None]:
+        """Return what `find` does in one position, [S], for many texts: it looks at the legal moves once."""
+        exact: dict[str, int] = {}
         for word, action in legal_words(self.game, state).items():
-            name = self.of(state, action)
-            known = [name]
+            name = self._vertex(state, word)
+            exact.setdefault(name, action)
             if self._by_column or word == SWAP:
-                known.append(word)
+                exact.setdefault(word, action)
             if self._by_column:
-                known.append(name[0])
-            if text in known:
-                return action
-            if found is None and text.lower() in map(str.lower, known):
-                found = action
-        return found if found is not None or self._names else self._read(state, text)
+                exact.setdefault(name[0], action)
+        alike: dict[str, int] = {}
+        for name, action in exact.items():
+            alike.setdefault(name.lower(), action)
+
+        def find(text):
+            found = exact.get(text, alike.get(text.lower()))
+            return found if found is not None or self._names else self._read(state, text)
+
+        return find
 
     def _read(self, state, text):
         try:

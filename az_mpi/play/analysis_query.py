@@ -181,13 +181,14 @@ class Reader:
             if passes is None:
                 raise QueryError(f"{what}, {escape(word)[:20]}, is out of turn", field)
             state = game.play(state[None], np.array([passes]))[0]
-        action = self._action(state, word)
+        action = self._action(state, word, self.vertices.finder(state))
         if action is None:
             raise QueryError(f"{what}, {escape(word)[:20]}, is illegal", field)
         return game.play(state[None], np.array([action]))[0], 1
 
-    def _action(self, state, word):
-        action = self.vertices.find(state, word)
+    def _action(self, state, word, find):
+        """Return the action that a word names; None if there is none. find: `Vertices.finder` of this position."""
+        action = find(word)
         if action is None and isinstance(self.game, go.Rules):
             point = self.vertices.point(word)
             return point if go_positions.is_legal_by_simple_ko(self.game, state, point) else None
@@ -209,13 +210,15 @@ class Reader:
         """Return the only actions to look at in a position; () for all."""
         mover = int(self.game.to_play(state[None])[0])
         named: dict[str, set[int | None]] = {}
+        find = None
         for key in ("allowMoves", "avoidMoves"):
             rows = given.get(key) or []
             for row in rows if isinstance(rows, list) else [None]:
                 if not (isinstance(row, dict) and str(row.get("player")).lower() in PLAYERS):
                     raise QueryError("expected a list of {player, moves, untilDepth}", key)
                 if PLAYERS[str(row["player"]).lower()] == mover and isinstance(row.get("moves"), list):
-                    named.setdefault(key, set()).update(self._action(state, str(word)) for word in row["moves"])
+                    find = find or self.vertices.finder(state)
+                    named.setdefault(key, set()).update(self._action(state, str(word), find) for word in row["moves"])
         if not named or self.game.terminal(state[None])[0][0]:
             return ()
         legal = np.flatnonzero(self.game.legal(state[None])[0]).tolist()

@@ -286,10 +286,8 @@ class GtpEngine(LineEngine):
         """Return the session for a search of the moves that `asked` allows alone."""
         if asked is None or not (asked.allow or asked.avoid):
             return session
-        legal, find = session.legal().values(), self.vertices.find
-        allow, avoid = (
-            [find(session.state, word) for player, word in named if player == session.to_play] for named in asked[3:]
-        )
+        legal, find = session.legal().values(), self.vertices.finder(session.state)
+        allow, avoid = ([find(word) for player, word in named if player == session.to_play] for named in asked[3:])
         chosen = [action for action in legal if (not allow or action in allow) and action not in avoid]
         if not chosen:
             raise GtpError("no legal move is allowed")

@@ -15,6 +15,8 @@ from helpers import loaded_player, make_run
 
 from az_mpi import games
 from az_mpi.core.problems import Refusal
+from az_mpi.games import vertices
+from az_mpi.games.base import legal_words
 from az_mpi.play import analyse, analysis_file
 from az_mpi.play.analyse import Analyser
 from az_mpi.player import loaded_player as loaded_player_module
@@ -126,6 +128,16 @@ def test_stones_komi_and_limits_of_moves_are_obeyed():
     assert {"C3", "pass"}.isdisjoint(move["move"] for move in answer["moveInfos"])
     [answer] = engine.ask({"id": "r", "moves": [["B", "A1"], ["B", "B1"], ["B", "C1"], ["W", "D1"]]})
     assert answer["rootInfo"]["currentPlayer"] == "B"
+
+
+def test_the_words_of_a_limit_are_looked_up_at_once(monkeypatch):
+    looked = []
+    monkeypatch.setattr(vertices, "legal_words", lambda *of: looked.append(of) or legal_words(*of))
+    engine, words = Engine(visits=2), [f"{column}{row}" for column in "ABCDE" for row in "12345"]
+    avoided = [{"player": "B", "moves": words, "untilDepth": 1}]
+    looked.clear()
+    [answer] = engine.ask({"id": "a", "moves": [], "avoidMoves": avoided})
+    assert [move["move"] for move in answer["moveInfos"]] == ["pass"] and len(looked) == 1
 
 
 @pytest.mark.parametrize(
