@@ -49,7 +49,11 @@ def main(arguments: list[str]) -> int:
         help="with --file: write its games with comments to FILE.pgn, FILE.sgf or FILE.jsonl, which must not exist",
     )
     parser.add_argument(
-        "--at_once", type=whole(4096), default=SLOTS, metavar="N", help=f"positions at a time ({SLOTS} by default)"
+        "--at_once",
+        type=whole(4096),
+        default=SLOTS,
+        metavar="N",
+        help=f"positions at a time ({SLOTS} by default), fewer if their trees would take more than 512 MiB",
     )
     parser.add_argument(
         "--report_as", choices=SIDES, default=SIDES[0], help="whose winning rates answers report (black by default)"

@@ -44,6 +44,8 @@ class Pool:
         self.waiting: list[Position] = []  # those that no search has begun of
         self._slots: dict[int, Position] = {}  # by slot
         self._room = self._num_trees = 0
+        game = player.game
+        self._most = TREE_BYTES // node_bytes(game, game.initial(1)[0])  # simulations in all trees together
         self._search: Any = None
 
     def __len__(self) -> int:
@@ -98,10 +100,17 @@ class Pool:
         position.simulations = max(int(self._search.trees.visits[slot, 0]) - 1, 0)
 
     def _fill(self):
-        """Begin the search of positions that wait, as far as there are slots and their trees have room."""
-        if not self._slots and self.waiting:
-            self._make_room(max(position.visits for position in self.waiting[: self._num_slots]))
+        """Begin the search of positions that wait, as far as there are slots and their trees have room. Where more
+        wait than can begin, and there could be more trees of the size that they need, none begins before all slots are
+        free: otherwise few large trees would stay as long as other positions come."""
+        if not self.waiting:
+            return
+        room, num_trees = self._wanted()
+        if not self._slots:
+            self._make_room(room, num_trees)
         free = [slot for slot in range(self._num_trees) if slot not in self._slots]
+        if len(self.waiting) > len(free) and num_trees > self._num_trees:
+            return
         begun = []
         while free and self.waiting and self.waiting[0].visits <= self._room:
             begun.append((free.pop(0), self.waiting.pop(0)))
@@ -113,13 +122,15 @@ class Pool:
             self._search.reset(slots, states, np.zeros(len(slots), np.uint64), plies)
             self._search.target[slots] = [position.visits for _, position in begun]
 
-    def _make_room(self, visits):
-        """Have trees for so many simulations each: as many trees as TREE_BYTES is enough for, and at least one."""
-        game = self._player.game
-        most = TREE_BYTES // node_bytes(game, game.initial(1)[0])  # simulations in all trees together
-        room = max(visits, min(ROOM, most // self._num_slots))
-        num_trees = max(min(most // room, self._num_slots), 1)
-        if visits > self._room or num_trees > self._num_trees:
+    def _wanted(self):
+        """Return (the simulations that each tree needs room for, the number of trees) for those that wait: as many
+        trees as TREE_BYTES is enough for, and at least one."""
+        visits = max(position.visits for position in self.waiting[: self._num_slots])
+        room = max(visits, min(ROOM, self._most // self._num_slots))
+        return room, max(min(self._most // room, self._num_slots), 1)
+
+    def _make_room(self, room, num_trees):
+        if room > self._room or num_trees > self._num_trees:
             self._search = None  # its memory is free before the next one takes any
             self._search = self._player.new_search(room, self._cache_bytes, num_trees)
             self._room, self._num_trees = room, num_trees

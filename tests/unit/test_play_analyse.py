@@ -20,6 +20,7 @@ from az_mpi.games.base import legal_words
 from az_mpi.play import analyse, analysis_file
 from az_mpi.play.analyse import Analyser
 from az_mpi.player import loaded_player as loaded_player_module
+from az_mpi.player import pool as pool_module
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import TREE_BYTES, Session, node_bytes
 from az_mpi.records.game_records import write
@@ -312,6 +313,25 @@ def test_trees_together_take_no_more_memory_than_one_session_may(monkeypatch):
     assert all(num == 1 or num * room * node <= TREE_BYTES for room, num in rooms)
     assert rooms[0][1] > 1 and rooms[-1][0] < 64_000
     assert {a["id"]: a.get("field") for a in answers[2:]} == {"1000000": "maxVisits", "20": None, "l": "maxVisits"}
+
+
+def test_after_a_large_search_there_are_many_trees_again_though_more_positions_always_wait(monkeypatch):
+    engine, rooms = Engine(at_once=8), []
+    start = engine.analyser.player.game.initial(1)[0]
+    monkeypatch.setattr(pool_module, "TREE_BYTES", 600 * node_bytes(engine.analyser.player.game, start))
+    new_search = loaded_player_module.LoadedPlayer.new_search
+
+    def counted(player, simulations, cache_bytes=0, num_trees=1):
+        rooms.append((simulations, num_trees))
+        return new_search(player, simulations, cache_bytes, num_trees)
+
+    monkeypatch.setattr(loaded_player_module.LoadedPlayer, "new_search", counted)
+    for visits in (300, 290):
+        engine.analyser.take(json.dumps({"id": "large", "moves": [], "maxVisits": visits}))
+    for _ in range(400):
+        engine.analyser.take(json.dumps({"id": "small", "moves": [], "maxVisits": 20}))
+        engine.analyser.step()
+    assert rooms == [(300, 2), (75, 8)]
 
 
 def test_searches_that_share_no_batches_take_turns():
