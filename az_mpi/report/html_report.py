@@ -319,7 +319,8 @@ def _starts(data):
         for a in data.starts
     ]
     head = ("start", "started", "ranks", "hosts", "commit", "az_mpi", "Python", "torch")
-    return "<h2>Starts</h2>" + html_table(head, body)
+    left_out = "".join(f"<p>Left out: {escape(one)}</p>" for one in data.left_out)
+    return "<h2>Starts</h2>" + html_table(head, body) + left_out
 
 
 def _last(data):

@@ -27,7 +27,8 @@ class RunData(NamedTuple):
 
     config: {dotted key: value}. train, iterations, evaluations, fits: records of metrics.jsonl, in order; if an
     iteration was done twice, the newer one. starts: the content of each starts/NNN.json, with "number". status,
-    ladder: the content of status.json and of ladder.json; {} if there is no such file.
+    ladder: the content of status.json and of ladder.json; {} if there is no such file. left_out: which descriptions
+    of starts are damaged, and why.
     """
 
     folder: Path
@@ -39,6 +40,7 @@ class RunData(NamedTuple):
     status: dict[str, Any]
     ladder: dict[str, Any]
     fits: Sequence[dict[str, Any]] = ()
+    left_out: Sequence[str] = ()
 
     def matches(self, key: str) -> list[Series]:
         """Return a line over iterations for each opponent whose matches have this number, with its interval. It has no
@@ -111,7 +113,7 @@ class RunData(NamedTuple):
         """Return (place, text) for every start but the first. The place is between those of the records before and
         after it. key: of a record's place."""
         found = []
-        for start in self.starts[1:]:
+        for start in (one for one in self.starts if one["number"] > 1):
             began = datetime.strptime(start["started"], "%Y-%m-%dT%H:%M:%S%z").timestamp()
             pair = [(a[key], b[key]) for a, b in zip(records, records[1:]) if a["time"] < began <= b["time"]]
             found += [(sum(places) / 2, f"start {start['number']}") for places in pair]
@@ -140,12 +142,15 @@ class RunData(NamedTuple):
 def load(folder: str | Path) -> RunData:
     """Return the RunData of a run's folder. Raises Refusal if the folder holds no run."""
     folder = Path(folder)
-    starts, refusal = [], None
+    starts, refusal, left_out = [], None, []
     for path in _read(folder, run_folder.starts):
         try:
             starts.append(_read(path, run_folder.description) | {"number": int(path.stem)})
-        except Refusal as error:  # of a damaged one: the others tell of the run
-            refusal = error
+        except Refusal as error:
+            if isinstance(error.__cause__, OSError):
+                raise
+            refusal = error  # of a damaged one: the others tell of the run
+            left_out.append(f"starts/{path.name}: {error.__cause__}")
     if refusal and not starts:
         raise refusal
     if not starts:
@@ -167,7 +172,7 @@ def load(folder: str | Path) -> RunData:
         _read(path, _object) if path.exists() else {} for path in (folder / "status.json", folder / "ladder.json")
     )
     fits = metrics.newest(records, "fit", "step")
-    return RunData(folder, config, train, iterations, evaluations, starts, status, ladder, fits)
+    return RunData(folder, config, train, iterations, evaluations, starts, status, ladder, fits, left_out)
 
 
 def _object(path):

@@ -444,10 +444,20 @@ def test_a_folder_without_a_run_is_refused_with_one_block(run, tmp_path, capsys,
 
 
 @pytest.mark.parametrize("damaged, whole", [("001.json", 2), ("002.json", 1)])
-def test_a_start_that_cannot_be_read_is_left_out(run, damaged, whole):
+def test_a_start_that_is_damaged_is_left_out(run, damaged, whole):
+    """The page says so, and the marks of the others stay."""
     (run / "starts" / damaged).write_text("{")
-    assert [start["number"] for start in run_data.load(run).starts] == [whole]
-    assert commands.main(["report", str(run)]) == 0
+    data = run_data.load(run)
+    assert [start["number"] for start in data.starts] == [whole]
+    assert [text for _, text in data.marks(data.iterations, "iteration")] == ["start 2"] * (whole - 1)
+    assert f"Left out: starts/{damaged}: " in "".join(Page(html_report.write(run).read_text()).texts)
+
+
+def test_a_start_that_cannot_be_read_now_is_an_error(run, capsys):
+    (run / "starts/001.json").unlink()
+    (run / "starts/001.json").mkdir()
+    assert commands.main(["report", str(run)]) == 2
+    assert "001.json: cannot be read: not a plain file" in capsys.readouterr().err
 
 
 def test_the_learning_curve_is_one_picture_with_all_its_colours_in_it(run):
