@@ -68,9 +68,12 @@ class MoveWords:
         if named := [action for action, text in texts.items() if text == word]:
             known.append(named[0])
             return named[0]
-        plain = _without_notes(word)
-        named = [action for action, text in texts.items() if _without_notes(text) == plain]
-        return named[0] if named else self._by_rules(state, legal, word)
+        bare = word.rstrip("!?")
+        for alike in (lambda text: text == bare, lambda text: _without_notes(text) == _without_notes(word)):
+            named = [action for action, text in texts.items() if alike(text)]
+            if len(named) == 1:
+                return named[0]
+        return self._by_rules(state, legal, word)
 
     def _by_rules(self, state, legal, word):
         """Return the legal action that a word names by its number, or as the game reads it; -1 if there is none."""

@@ -61,6 +61,9 @@ def test_a_sign_that_tells_two_moves_apart_is_read():
             state = game.play(state, words.find(state, [word]))
         for word in order:
             assert game.action_to_text(state[0], words.find(state, [word])[0]) == word
+            for note in ("!", "?!"):
+                assert game.action_to_text(state[0], words.find(state, [word + note])[0]) == word
+        assert words.find(state, ["8h2b#"])[0] == -1, "it may be either of two moves"
 
 
 @pytest.mark.parametrize("name, suffix", [("othello(size=6)", ".sgf"), ("connect4", ".pgn"), ("connect4", ".jsonl")])
