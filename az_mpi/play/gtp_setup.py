@@ -163,7 +163,8 @@ class Setup:
             engine.made, engine.placed = before[2], before[3]
             raise GtpError(f"cannot load file: {error}") from None
         with suppress(ValueError, GtpError):
-            self._set_komi(float(loaded.tags["KM"])) if "KM" in loaded.tags else None
+            if (komi := sgf_words.komi(loaded.tags)) is not None:
+                self._set_komi(komi)
         return ""
 
     def _expect_fitting(self, tags):

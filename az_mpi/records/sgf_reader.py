@@ -109,6 +109,7 @@ def _result(tags, game):
     sign = 1.0 if match[1].upper() == "B" else -1.0
     if match[2] and hasattr(game, "komi"):
         with suppress(ValueError):
-            lead = sign * float(match[2]) + float(tags.get("KM", game.komi)) - game.komi
+            komi = sgf_words.komi(tags)
+            lead = sign * float(match[2]) + (game.komi if komi is None else komi) - game.komi
             return float((lead > 0) - (lead < 0))
     return sign

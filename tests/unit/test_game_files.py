@@ -180,7 +180,16 @@ def test_a_game_of_go_that_does_not_fit_is_left_out_with_its_reason(text, reason
 def test_the_points_of_a_game_of_go_are_counted_with_the_komi_of_this_one():
     game = games.make("go(size=5,komi=7)")
     tree = "(;GM[1]SZ[5]KM[{}]RE[{}](;B[cc];W[cd](;B[bc])(;B[bd]));B[aa])"
-    for komi, result, outcome in ((0, "B+3", -1), (0, "B+9.5", 1), (7, "W+2", -1), (0, "B+R", 1), (0, "B+7", 0)):
+    wins = (
+        (0, "B+3", -1),
+        (0, "B+9.5", 1),
+        (7, "W+2", -1),
+        (0, "B+R", 1),
+        (0, "B+7", 0),
+        ("0,5", "B+3", -1),
+        ("", "B+3", 1),
+    )
+    for komi, result, outcome in wins:
         record, faults = replay(
             game, [game_files.FORMATS["sgf"].read(tree.format(komi, result), game)], MoveWords(game)
         )

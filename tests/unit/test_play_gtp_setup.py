@@ -130,6 +130,8 @@ def test_sgf_is_loaded_and_printed(tmp_path):
     channel.good(f"loadsgf {path} 3")
     assert [made.vertex for made in channel.engine.made] == ["c3", "pass"]
     assert channel.good(f"loadsgf {path} 0") == "" and channel.engine.made == []
+    path.write_text("(;GM[1]SZ[5]KM[6,5])")
+    assert channel.good(f"loadsgf {path}") == "" and channel.good("get_komi") == "6.5"
 
 
 @pytest.mark.parametrize(
