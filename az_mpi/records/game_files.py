@@ -8,6 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from az_mpi.core.files import passes
+from az_mpi.core.problems import NotNow, escape
 from az_mpi.games.base import Game
 from az_mpi.records import line_reader, pgn_reader, sgf_reader
 from az_mpi.records.written_game import WrittenGame
@@ -63,13 +65,15 @@ class Part(NamedTuple):
 
 
 def look(path: Path) -> GameFile:
-    """Return what a file is."""
+    """Return what a file is. Raises NotNow if it cannot be read now."""
     try:
         with open(path, "rb") as file:
             if not os.path.isfile(path):
                 return GameFile(str(path), 0, "plain", "not readable: it is no plain file")
             num_bytes, head = os.fstat(file.fileno()).st_size, file.read(BEFORE_BYTES)
     except OSError as error:
+        if passes(error):
+            raise NotNow(f"{escape(str(path))} cannot be read: {error.strerror}") from error
         return GameFile(str(path), 0, "plain", f"not readable: {error.strerror}")
     fault = next(
         (f"compressed by {name}: unpack it first" for mark, name in COMPRESSED.items() if head[:6].startswith(mark)), ""

@@ -160,7 +160,7 @@ class Import:
 
     def _look(self, paths):
         """Find out what the files are, and leave out those that are in the run, or are named twice. Collective. Raises
-        Refusal if a rank cannot read a file that root has found."""
+        Refusal if a rank cannot read a file that root has found, or root cannot read one now."""
         from az_mpi.mpi.agreement import everywhere
         from az_mpi.records.game_files import GameFile, look
 

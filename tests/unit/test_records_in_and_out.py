@@ -90,6 +90,21 @@ def test_a_file_that_breaks_off_brings_in_nothing_and_comes_in_later(tmp_path, c
     assert entry["num_games"] == 3
 
 
+def test_a_file_that_cannot_be_looked_at_now_ends_the_import(tmp_path, capsys, monkeypatch):
+    def broken(*_):
+        raise OSError(errno.EIO, "the disk is gone")
+
+    game = games.make("tictactoe")
+    for name in ("a.pgn", "b.pgn"):
+        write(tmp_path / name, game, random_records(game, 3, seed=ord(name[0])))
+    words = tmp_path / "a.pgn", tmp_path / "b.pgn", "--game", "tictactoe"
+    with monkeypatch.context() as patch:
+        patch.setattr(game_files, "open", broken, raising=False)
+        status, told = importing(tmp_path, capsys, *words)
+    assert status == 75 and "a.pgn cannot be read: the disk is gone" in told and "Traceback" not in told
+    assert not imports.entries(tmp_path / "run") and importing(tmp_path, capsys, *words)[0] == 0
+
+
 def test_games_of_two_games_do_not_meet_in_one_folder(tmp_path, capsys):
     game = games.make("othello(size=6)")
     write(tmp_path / "a.sgf", game, random_records(game, 2))
