@@ -21,6 +21,8 @@ IGNORED = (
     "pvEdgeVisits",
     "minmoves",
 )
+# Names of KataGo for rules that count by area, as Go does here; the others count by territory.
+BY_AREA = ("tromp-taylor", "chinese", "chinese-ogs", "chinese-kgs", "aga", "bga", "french", "new-zealand", "goe")
 
 
 class Asked(NamedTuple):
@@ -76,6 +78,13 @@ def _limits(words, players):
 
 def _is_whole(text):
     return text.isascii() and text.isdecimal() and len(text) < 10
+
+
+def counts_by_area(rules: object) -> bool:
+    """Return whether rules of KataGo, a name or an object of JSON, count by area."""
+    if not isinstance(rules, dict):
+        return str(rules).lower() in BY_AREA
+    return not rules or str(rules.get("scoring", rules.get("scoringRule", "AREA"))).upper() == "AREA"
 
 
 def in_leela_zero(session: "Session", vertices: "Vertices", asked: Asked) -> str:

@@ -10,6 +10,7 @@ from az_mpi.games import go, go_positions
 from az_mpi.games.base import Game
 from az_mpi.games.uci_moves import uci_moves
 from az_mpi.games.vertices import Vertices
+from az_mpi.play.analysis import counts_by_area
 
 PLAYERS = {"b": 0, "w": 1}
 PASS = "pass"
@@ -31,17 +32,6 @@ KNOWN = {
     "boardXSize", "boardYSize", "analyzeTurns", "maxVisits", "includePolicy", "avoidMoves", "allowMoves",
     "reportDuringSearchEvery", "priority", "priorities", "analysisPVLen", *LEFT_OUT,
 }  # fmt: skip
-
-
-# Names of KataGo for rules that count by area, as Go does here; the others count by territory.
-BY_AREA = ("tromp-taylor", "chinese", "chinese-ogs", "chinese-kgs", "aga", "bga", "french", "new-zealand", "goe")
-
-
-def counts_by_area(rules: object) -> bool:
-    """Return whether rules of KataGo, a name or an object of JSON, count by area."""
-    if not isinstance(rules, dict):
-        return str(rules).lower() in BY_AREA
-    return not rules or str(rules.get("scoring", rules.get("scoringRule", "AREA"))).upper() == "AREA"
 
 
 class QueryError(Exception):

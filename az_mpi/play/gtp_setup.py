@@ -11,6 +11,7 @@ from typing import Any
 from az_mpi.core import files
 from az_mpi.core.problems import escape
 from az_mpi.play import gtp_sgf
+from az_mpi.play.analysis import counts_by_area
 from az_mpi.play.gtp_words import ANY, GOGUI, PASS, GtpError, number, read_all, whole
 from az_mpi.records import sgf_words
 
@@ -78,8 +79,6 @@ class Setup:
 
     def _set_rules(self, words):
         text = " ".join(words).strip()
-        from az_mpi.play.analysis_query import counts_by_area
-
         given: object = text
         with suppress(ValueError):
             given = json.loads(text)
