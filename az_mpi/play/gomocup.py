@@ -52,8 +52,6 @@ def _write(line):
 class GomocupEngine(LineEngine):
     """An engine that speaks Gomocup's protocol."""
 
-    quit_word = "END"
-
     def __init__(self, serving: Serving, write: Callable[[str], None]):
         super().__init__(serving, write)
         self.rng = random.Random()
@@ -105,6 +103,10 @@ class GomocupEngine(LineEngine):
         else:
             if reply is not None:
                 self.write(reply)
+
+    def is_quit(self, word: str) -> bool:
+        """Return whether a word is the command that ends the program."""
+        return word.upper() == "END"
 
     def _end(self, _):
         self.is_over = True

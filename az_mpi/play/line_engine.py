@@ -48,10 +48,7 @@ class Serving(NamedTuple):
 class LineEngine(ABC):
     """An engine that answers the lines of a client. Lines that need no session are answered before it is loaded.
 
-    write: sends a text to the client. is_over: whether `quit` or the end of input has come, or loading has failed.
-    quit_word: the command that ends the program."""
-
-    quit_word = "quit"
+    write: sends a text to the client. is_over: whether `quit` or the end of input has come, or loading has failed."""
 
     def __init__(self, serving: Serving, write: Callable[[str], None]):
         self.serving = serving
@@ -77,9 +74,13 @@ class LineEngine(ABC):
     def must_leave(self) -> bool:
         """Return whether the end of input, or the command that ends the program, has been all that follows for LEAVE_S:
         then a search ends."""
-        if self._leave_at == math.inf and self.lines.ends(self.quit_word):
+        if self._leave_at == math.inf and self.lines.ends(self.is_quit):
             self._leave_at = time.monotonic() + LEAVE_S
         return time.monotonic() > self._leave_at
+
+    def is_quit(self, word: str) -> bool:
+        """Return whether a word is the command that ends the program."""
+        return word == "quit"
 
     @abstractmethod
     def answer(self, line: str) -> None:

@@ -3,6 +3,7 @@
 import os
 import re
 import select
+from collections.abc import Callable
 
 LINE_BYTES_MAX = 2**16
 _AT_ONCE = 2**16  # bytes of one read
@@ -46,9 +47,9 @@ class Lines:
         """Return at once whether there is input, see `wait`."""
         return self.wait(0.0)
 
-    def ends(self, last: str) -> bool:
-        """Return at once whether input has ended, or the next line is the word `last`. A number may be before the word,
-        and a comment behind it."""
+    def ends(self, is_last: Callable[[str], bool]) -> bool:
+        """Return at once whether input has ended, or the next line is a word that ends the program. A number may be
+        before the word, and a comment behind it."""
         while b"\n" not in self._bytes and not self._ended and len(self._bytes) <= LINE_BYTES_MAX:
             if not select.select([self.descriptor], [], [], 0)[0]:
                 return False
@@ -57,7 +58,8 @@ class Lines:
         words = without_comment(first.decode("ascii", "replace")).split()
         if not newline and not (self._ended and words):
             return self._ended
-        return words == [last] or len(words) == 2 and words[0].isdecimal() and words[1] == last
+        is_command = len(words) == 1 or len(words) == 2 and words[0].isdecimal()
+        return is_command and is_last(words[-1])
 
     def _read(self):
         try:

@@ -118,7 +118,7 @@ def test_times_are_obeyed(clock):
         assert longest_s / 10 < clock.now - begun <= longest_s
 
 
-@pytest.mark.parametrize("last", ["END\r\n", ""])
+@pytest.mark.parametrize("last", ["END\r\n", "End\r\n", ""])
 def test_a_long_search_ends_soon_if_only_the_end_follows(clock, last):
     channel = Channel(limit=Limit(seconds=60), on_batch=clock.batches(0.002))
     os.write(channel.write_end, f"BEGIN\r\n{last}".encode())
