@@ -25,8 +25,8 @@ def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
 
     Below the root it may depend on what is in the node, its edges and their children alone: it is called when one of
     these changes, and its answer is kept in the node. That is much less work than at each visit. The tree's `width` at
-    that time will do. A rule that takes unvisited edges in another order than tree.py keeps them must not call the
-    functions of PUCT or Gumbel search there, which read the first edges alone."""
+    that time will do. A rule that takes unvisited edges in another order than that of tree.py must not call
+    the functions of PUCT or Gumbel search there, which read the first edges alone."""
     raise NotImplementedError
 
 

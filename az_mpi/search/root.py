@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core.intrinsics import call2, floats_on_stack, inlined, inner, shared_call, uncounted
-from az_mpi.search import streams, tree
+from az_mpi.search import reroot, streams, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
 SHARED_FROM = 64  # moves: fewer are played by one thread
@@ -182,4 +182,4 @@ def _advance_part(trees, slots, actions, kept, moved, t):
         child = np.int64(tree.child_of_root(trees, slots[i], actions[i]))
         kept[i] = child != NO_CHILD
         if kept[i]:
-            tree.reroot(trees, slots[i], child, moved[t])
+            reroot.reroot(trees, slots[i], child, moved[t])

@@ -23,7 +23,7 @@ import numpy as np
 from numba import njit
 
 from az_mpi.core import aligned
-from az_mpi.core.intrinsics import inlined, inner, uncounted
+from az_mpi.core.intrinsics import inlined, inner
 from az_mpi.core.players import CHANCE
 from az_mpi.core.problems import Refusal
 
@@ -205,7 +205,7 @@ def reset(
         trees.tree[slots[i]].nodes_used = 0
         trees.tree[slots[i]].edges_used = 0
         trees.tree[slots[i]].stage = IDLE
-        _forget_range(trees, slots[i])
+        forget_range(trees, slots[i])
         add_node(trees, slots[i], NO_CHILD, states[i], players[i], ended[i], values[i])
 
 
@@ -223,7 +223,8 @@ def note_value(trees: Trees, b: int, n: int) -> None:
 
 
 @inner()
-def _forget_range(trees, b):
+def forget_range(trees: Trees, b: int) -> None:
+    """Forget the values that the search of tree b has seen."""
     trees.tree[b].smallest = np.inf
     trees.tree[b].largest = -np.inf
     trees.tree[b].width = NARROW if trees.tree[b].ranged else 1.0
@@ -287,27 +288,6 @@ def note_visit(trees: Trees, b: int, n: int, e: int) -> None:
         bring_forward(trees, b, n, e + 1)
 
 
-@inner()
-def _sort_by_action(trees, b):
-    """Bring the edges of the root into the order of their actions."""
-    node = trees.node[b, 0]
-    if node.chance:
-        return
-    for e in range(node.first_edge + 1, node.first_edge + node.edge_count):
-        moved = trees.edge[b, e]
-        to = e
-        while to > node.first_edge and trees.edge[b, to - 1].edge_action > moved.edge_action:
-            to -= 1
-        if to < e:
-            value_sum, visits, child = moved.edge_value_sum, moved.edge_visits, moved.edge_child
-            prior, action, exact = moved.edge_prior, moved.edge_action, moved.edge_exact
-            for k in range(e, to, -1):
-                trees.edge[b, k] = trees.edge[b, k - 1]
-            place = trees.edge[b, to]
-            place.edge_value_sum, place.edge_visits, place.edge_child = value_sum, visits, child
-            place.edge_prior, place.edge_action, place.edge_exact = prior, action, exact
-
-
 @inlined()
 def exact_edge(trees: Trees, b: int, n: int, e: int) -> tuple[bool, float]:
     """Return (whether the result of edge e of node n is known, that result for the player who chooses the edge).
@@ -357,49 +337,3 @@ def child_of_root(trees: Trees, b: int, action: int) -> int:
         if trees.edge[b, e].edge_action == action:
             return trees.edge[b, e].edge_child
     return NO_CHILD
-
-
-@uncounted()
-def reroot(trees: Trees, b: int, root: int, moved: np.ndarray) -> None:
-    """Make node `root` the root of tree b and drop everything that is not below it, in place. moved: int32 [N], which
-    is overwritten.
-
-    Nodes and edges keep their order, so each moves to an index no larger than its own and nothing is overwritten
-    before it has been moved.
-    """
-    used = trees.tree[b].nodes_used
-    moved[:used] = NO_CHILD
-    moved[root] = 0
-    kept = 1
-    for n in range(root + 1, used):
-        if moved[trees.node[b, n].parent] != NO_CHILD:
-            moved[n] = kept
-            kept += 1
-    edges = 0
-    for n in range(root, used):
-        to = moved[n]
-        if to == NO_CHILD:
-            continue
-        first = trees.node[b, n].first_edge
-        count = trees.node[b, n].edge_count
-        for e in range(first, first + count):
-            child = trees.edge[b, e].edge_child
-            trees.edge[b, edges + e - first] = trees.edge[b, e]
-            trees.edge[b, edges + e - first].edge_child = NO_CHILD if child == NO_CHILD else moved[child]
-        parent = trees.node[b, n].parent
-        for k in range(trees.state.shape[2]):
-            trees.state[b, to, k] = trees.state[b, n, k]
-        for p in range(trees.several.shape[2]):
-            trees.several[b, to, p] = trees.several[b, n, p]
-        trees.node[b, to] = trees.node[b, n]
-        trees.node[b, to].parent = NO_CHILD if n == root else moved[parent]
-        trees.node[b, to].first_edge = edges
-        edges += count
-    _sort_by_action(trees, b)
-    trees.node[b, 0].choice = UNDECIDED  # roots are searched otherwise than nodes below
-    trees.tree[b].nodes_used = kept
-    trees.tree[b].edges_used = edges
-    _forget_range(trees, b)
-    for n in range(kept):
-        if trees.node[b, n].visits > 0:
-            note_value(trees, b, n)

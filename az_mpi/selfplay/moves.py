@@ -14,7 +14,7 @@ from numba import njit
 from az_mpi.core.intrinsics import SHARED_BYTES, call2, finish_shared, floats_on_stack, inner, shared_call, uncounted
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.base import all_legal
-from az_mpi.search import choices, root, tree
+from az_mpi.search import choices, reroot, root, tree
 from az_mpi.selfplay.record import POLICY
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _play_part(trees, slots, plies, plays_on, moves, rule, noise, how, made, t):
         trees.tree[b].root_ply += 1
         made.kept[i] = how.reuses and edge.edge_child != tree.NO_CHILD
         if made.kept[i]:
-            tree.reroot(trees, b, np.int64(edge.edge_child), made.moved[t])
+            reroot.reroot(trees, b, np.int64(edge.edge_child), made.moved[t])
 
 
 @inner()

@@ -9,7 +9,7 @@ from helpers import Hashed, Ways, callable_by_python, check_tree, searching, tre
 from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.network.evaluators import UniformEvaluator
-from az_mpi.search import simulation, tree
+from az_mpi.search import reroot, simulation, tree
 from az_mpi.search.puct import Search
 from az_mpi.search.root import SHARED_FROM
 from az_mpi.search.tree import NO_CHILD
@@ -154,7 +154,7 @@ def test_reroot_keeps_exactly_the_subtree(game):
     assert len(searched) >= 2
     for action in searched:
         trees = copy.deepcopy(full)
-        tree.reroot(trees, 1, tree.child_of_root(trees, 1, action), room_to_move(trees))
+        reroot.reroot(trees, 1, tree.child_of_root(trees, 1, action), room_to_move(trees))
         subtree = before["edges"][action][3]
         assert tree_as_dict(trees, 1) == subtree
         if not subtree["ended"]:
@@ -173,9 +173,9 @@ def test_reroot_to_a_grandchild_equals_two_steps():
     edges = range(one.first_edge[0, child], one.first_edge[0, child] + one.edge_count[0, child])
     most = max(edges, key=lambda e: one.edge_visits[0, e])
     action = one.edge_action[0, most]
-    tree.reroot(one, 0, one.edge_child[0, most], room_to_move(one))
+    reroot.reroot(one, 0, one.edge_child[0, most], room_to_move(one))
     for a in (4, action):
-        tree.reroot(two, 0, tree.child_of_root(two, 0, a), room_to_move(two))
+        reroot.reroot(two, 0, tree.child_of_root(two, 0, a), room_to_move(two))
     assert tree_as_dict(one, 0) == tree_as_dict(two, 0) and one.nodes_used[0] == two.nodes_used[0] > 2
 
 
