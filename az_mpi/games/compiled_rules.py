@@ -23,7 +23,7 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.extending import infer_getattr, lower_getattr_generic, models, register_model, typeof_impl
 
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.games.entry_points import Entries, write_addresses, written
+from az_mpi.games.entry_points import Entries, write_address, written
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
@@ -34,13 +34,13 @@ _NUMBERS = itertools.count()  # of types: an id could be that of an object that 
 
 
 class Self:
-    """Stands for a game, as `self`, in the compiled code of its functions: a constant, whose attributes are too.
+    """Stands for a game, as `self`, in the compiled code of one of its rules: a constant, whose attributes are too.
 
-    name: of the module of the rules. rules: see `entry_points.written`. layouts: of each rule, (shape, dtype) of the
-    arrays that it takes. make: the `njit` of the functions."""
+    name: of the module of the rule. rule: the name of its method. layout: (shape, dtype) of the arrays that it takes.
+    make: the `njit` of the functions."""
 
-    def __init__(self, game: Game, name: str, rules: dict[str, str], layouts: dict, make: Any):
-        self._game, self.rules, self.layouts, self._make, self._methods = game, rules, layouts, make, {}
+    def __init__(self, game: Game, name: str, rule: str, layout: tuple, make: Any):
+        self._game, self.rule, self.layout, self._make, self._methods = game, rule, layout, make, {}
         self.error: Exception | None = None  # of the compilation of a function: Numba's own one tells less
         self.type = SelfType(self, name)
 
@@ -58,7 +58,7 @@ class Self:
 
 class SelfType(types.Opaque):
     """Numba's type of a `Self`: each has one of its own, so that functions are compiled for one game alone. Its name is
-    in those of the functions: two that one process loads from the cache must not have the same."""
+    in those of the functions: two that one process loads from the cache must not have the same name."""
 
     def __init__(self, me: Self, name: str):
         self.me = me
@@ -126,35 +126,42 @@ def constant(value: Any) -> Any:
 
 
 def compiled(game: Game) -> Entries:
-    """Compile the rules of a game, or take them from the cache. Raises OwnCodeError if Numba cannot compile them."""
+    """Compile the rules of a game, or take them from the cache. Raises OwnCodeError if Numba cannot compile them.
+
+    Each rule is compiled by itself, and known by what it depends on. Games that differ in a number that one rule alone
+    uses, such as komi, share the others."""
     own = not type(game).__module__.startswith("az_mpi.games.")
-    rules, layouts = written(game), _layouts(game)
-    seen: dict = {}
-    content = repr((own, layouts, [_fingerprint(game, method(type(game), name), seen) for name in rules.values()]))
-    name = f"az_mpi.games.rules_{hashlib.sha256(content.encode()).hexdigest()[:20]}"
-    module = sys.modules.get(name)
-    if module is None:
-        module = sys.modules[name] = python_types.ModuleType(name)  # so that Numba's cache tells games apart
-        # Of a user's own game: code that is wrong could write outside of its arrays without the check.
-        options = {"boundscheck": own, "error_model": "python" if own else "numpy", "nogil": True}
-        make, done = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options), dict[Any, Any]()
-        me = Self(game, name, rules, layouts, lambda one: make(_remade(one, _checked, done) if own else one))
-        vars(module).update(ME=me, write_addresses=write_addresses)
-        try:
-            entries = python_types.FunctionType(_entries.__code__, vars(module))
-            vars(module)["write"] = cfunc("void(intp)", cache=True)(entries).ctypes
-        except BaseException as error:
-            del sys.modules[name]
-            if isinstance(error, errors.NumbaError):
-                raise OwnCodeError(_cannot_compile(game, me.error or error)) from error
-            raise
+    # Of a user's own game: code that is wrong could write outside of its arrays without the check.
+    options = {"boundscheck": own, "error_model": "python" if own else "numpy", "nogil": True}
+    make, done = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options), dict[Any, Any]()
+    layouts, seen = _layouts(game), dict[Any, Any]()
     addresses = np.zeros(len(Entries._fields), np.int64)
-    module.write(addresses.ctypes.data)
+    for entry, rule in written(game).items():
+        content = repr((own, rule, layouts[rule], _fingerprint(game, method(type(game), rule), seen)))
+        name = f"az_mpi.games.rules_{hashlib.sha256(content.encode()).hexdigest()[:20]}"
+        if name not in sys.modules:
+            me = Self(game, name, rule, layouts[rule], lambda one: make(_remade(one, _checked, done) if own else one))
+            _compile(game, me, name)
+        sys.modules[name].write(addresses[Entries._fields.index(entry) :].ctypes.data)
     return Entries(*addresses.tolist())
 
 
-def _entries(to):
-    write_addresses(ME, to)  # noqa: F821 - a constant of the module of each game
+def _compile(game, me, name):
+    """Compile one rule in a module of its own, so that Numba's cache tells rules apart."""
+    module = sys.modules[name] = python_types.ModuleType(name)
+    vars(module).update(ME=me, write_address=write_address)
+    try:
+        entry = python_types.FunctionType(_entry.__code__, vars(module))
+        vars(module)["write"] = cfunc("void(intp)", cache=True)(entry).ctypes
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, errors.NumbaError):
+            raise OwnCodeError(_cannot_compile(game, me.error or error)) from error
+        raise
+
+
+def _entry(to):
+    write_address(ME, to)  # noqa: F821 - a constant of the module of each rule
 
 
 def _layouts(game):

@@ -55,29 +55,27 @@ _RETURNS = {
 
 
 @intrinsic
-def write_addresses(typingctx: Any, me: Any, to: Any) -> Any:
-    """Compile the rules of a game, and write the addresses of its `Entries` to an address. me: a `Self` of
+def write_address(typingctx: Any, me: Any, to: Any) -> Any:
+    """Compile one rule of a game, and write the address of its entry to an address. me: a `Self` of
     `compiled_rules`."""
     try:
-        signatures = {rule: _signature(typingctx, me, rule) for rule in me.me.rules.values()}
+        rule = _signature(typingctx, me)
     except errors.NumbaError as error:
         me.me.error = error
         raise
 
     def codegen(context, builder, signature, given):
-        table = builder.inttoptr(given[1], _WORD.as_pointer())
-        for name, rule in me.me.rules.items():
-            entry = _entry(context, builder.module, me.me, rule, signatures[rule])
-            builder.store(builder.ptrtoint(entry, _WORD), builder.gep(table, [_WORD(Entries._fields.index(name))]))
+        entry = _entry(context, builder.module, me.me, rule)
+        builder.store(builder.ptrtoint(entry, _WORD), builder.inttoptr(given[1], _WORD.as_pointer()))
         return context.get_dummy_value()
 
     return types.none(me, types.intp), codegen
 
 
-def _signature(typingctx, me, rule):
+def _signature(typingctx, me):
     """Return the signature of a rule as Numba has compiled it."""
-    layouts = me.me.layouts[rule]
-    kinds = [types.Array(from_dtype(dtype), len(shape), "C") for shape, dtype in layouts]
+    rule = me.me.rule
+    kinds = [types.Array(from_dtype(dtype), len(shape), "C") for shape, dtype in me.me.layout]
     kinds += [types.int64] if rule == "apply" else []
     signature = typeof(me.me.find(rule)).get_call_type(typingctx, (me, *kinds), {})
     told, num = _RETURNS[rule][:2] if rule in _RETURNS else ("nothing", 0)
@@ -91,15 +89,16 @@ def _parts(kind):
     return () if kind == types.none else tuple(kind) if isinstance(kind, types.BaseTuple) else (kind,)
 
 
-def _entry(context, module, me, rule, signature):
+def _entry(context, module, me, signature):
     """Return the LLVM function of one rule."""
+    rule = me.rule
     num_given = 1 if rule == "current_player" else 2
     function = ir.Function(module, ir.FunctionType(_WORD, [_WORD] * num_given), f"{rule}_at")
     function.linkage = "internal"
     builder = ir.IRBuilder(function.append_basic_block())
     given = [
         _array(context, builder, at, kind, shape)
-        for at, kind, (shape, _) in zip(function.args, signature.args[1:], me.layouts[rule])
+        for at, kind, (shape, _) in zip(function.args, signature.args[1:], me.layout)
     ]
     for _, at, size in given[1:]:
         cgutils.memset(builder, at, _WORD(size), 0)
