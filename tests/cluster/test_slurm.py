@@ -243,7 +243,7 @@ def partition(queue):
 
 
 # USR1 comes last, since its setting stays.
-@pytest.mark.parametrize("grace, nodes", [slow(None, 1), ("TERM", 2), ("USR1", 2)])
+@pytest.mark.parametrize("grace, nodes", [slow(None, 1), ("TERM", 2), slow("USR1", 2)])
 def test_a_preempted_job_is_queued_again_and_stores_every_game_once(queue, partition, checkout, grace, nodes):
     """grace: the signal that Slurm sends a minute before it kills the job. USR1 reaches the script; TERM only reaches
     what srun has started, MPI's daemons."""

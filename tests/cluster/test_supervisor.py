@@ -89,6 +89,7 @@ def test_a_job_whose_mpirun_is_killed_restarts(launch, machine, checkout):
     assert before and before < ids(checkout)
 
 
+@pytest.mark.slow  # tests/unit/test_supervisor.py has the same requests
 def test_a_job_restarts_on_the_hosts_that_are_added_and_removed(launch, machine, checkout):
     def ask(*words, status=0):
         done = machine.run("python", "-m", "az_mpi", "hosts", "run", *words, host="node3", cwd=checkout)

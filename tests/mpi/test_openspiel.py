@@ -6,7 +6,6 @@ from az_mpi.games.openspiel_fit import longest
 
 pytestmark = pytest.mark.mpi
 pyspiel = pytest.importorskip("pyspiel", reason="optional; it could not be installed here")
-from marks import slow  # noqa: E402
 from openspiel_list import fitting  # noqa: E402
 
 LONGEST = 24  # plies; longer games are cut, which the rules of the run allow
@@ -62,7 +61,8 @@ def test_ten_games_of_all_kinds_play_and_train_on_two_ranks(program, tmp_path):
     program(2, "openspiel_games", tmp_path, *(chosen[name] for name in SOME))
 
 
-@pytest.mark.parametrize("part", [*map(slow, range(PARTS - 1)), PARTS - 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
 def test_every_game_with_the_numbers_of_players_that_differ_plays_trains_and_is_evaluated(program, tmp_path, part):
     found = names()
     assert len({name for name, _ in found}) >= 40
