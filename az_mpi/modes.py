@@ -61,14 +61,11 @@ def _start(arguments, config, frame, requests, do):
     named_hosts.check_weights(config.selfplay, world)
     world, num_trainers = placement.place(config, world, placement.choose_device(world))
     frame.world = world  # as the logs number the ranks
-    origin = None
-    if arguments.begin_from:
-        found = world.on_root(lambda: trained_network.read(arguments.begin_from))
-        origin = found and beginning.Origin(arguments.begin_from, found.config.game, found.game, found.network)
     watchdog.expect(config.fault.hang_s, world.rank)
     ranks = world.collect(lock.me())
     wait = functools.partial(_wait, requests)
     dead = world.from_root(lambda: run_folder.look(folder, config, arguments.fresh, _say, wait))
+    origin = world.on_root(lambda: read_origin(arguments.begin_from, folder))
 
     def take(setup, network, files):
         check_room(setup, network, folder)
@@ -89,6 +86,17 @@ def _start(arguments, config, frame, requests, do):
         _train(run, do)
     finally:
         run.files.release()  # of the lock, which this rank may have taken over from a root that was lost
+
+
+def read_origin(text: str, folder: Path) -> beginning.Origin | None:
+    """Return the network that the user has named as `text`, for a run in `folder` that is to begin with it; None for ""
+    and for a run that has a checkpoint. A start that resumes does not read it, since it may be gone by then. Raises
+    Refusal. Not collective: for root."""
+    with run_folder.usable(folder):
+        if not text or checkpoint.find(folder / "checkpoints"):
+            return None
+    found = trained_network.read(text)
+    return beginning.Origin(text, found.config.game, found.game, found.network)
 
 
 def _wait(requests):

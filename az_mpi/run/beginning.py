@@ -59,8 +59,9 @@ class Origin(NamedTuple):
 
 def begin(run: Run, text: str, origin: Origin | None) -> None:
     """Let a run that has no checkpoint yet begin with the weights of another network, say what was taken, and save a
-    checkpoint. Collective; origin counts on root alone. text: how the user named the network."""
-    if run.world.from_root(lambda: bool(checkpoint.find(run.setup.folder / "checkpoints"))):
+    checkpoint. Collective. text: how the user named the network. origin: counts on root alone; None if the run had a
+    checkpoint when the network was to be read."""
+    if run.world.from_root(lambda: origin is None or bool(checkpoint.find(run.setup.folder / "checkpoints"))):
         run.report.say("--from %s is not used: the run has weights of its own", text)
         return
     training = run.training

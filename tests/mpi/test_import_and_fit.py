@@ -244,6 +244,7 @@ def test_a_new_run_begins_with_other_weights_on_all_ranks(run_dist, tmp_path):
     first = checkpoint.read(checkpoint.find(tmp_path / "b/checkpoints")[0])
     assert first.progress.iteration == 0
     assert np.array_equal(first.model["stem.weight"][:8], weights["stem.weight"])
+    (tmp_path / "a").rename(tmp_path / "moved")
     assert "is not used" in run_dist(2, tmp_path / "b", *words).stdout
 
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import torch
-from helpers import make_config
+from helpers import make_config, make_run
 
-from az_mpi import games
+from az_mpi import games, modes
 from az_mpi.core.problems import Refusal
 from az_mpi.network import resnet
 from az_mpi.network.transfer import transfer
@@ -120,3 +120,13 @@ def test_a_network_that_gives_nothing_is_refused(game, network, why):
         games.make("othello"),
         fresh(games.make("othello")),
     )
+
+
+def test_a_network_that_is_gone_is_refused_only_for_a_run_without_a_checkpoint(tmp_path):
+    network, run = str(tmp_path / "first"), tmp_path / "run"
+    with pytest.raises(Refusal, match="first"):
+        modes.read_origin(network, run)
+    assert modes.read_origin(str(make_run(tmp_path / "first")), run).name == "tictactoe"
+    (tmp_path / "first").rename(tmp_path / "moved")
+    make_run(run)
+    assert modes.read_origin(network, run) is None
