@@ -74,7 +74,8 @@ def begin(run: Run, text: str, origin: Origin | None) -> None:
         for line in _lines(run, origin, found):
             run.report.say("%s", line)
     run.mark()
-    resume.save(run)
+    # This start resumes from that checkpoint, and then adds all hours of this process.
+    resume.save(run, hours=run.hours_before)
     run.world.barrier()
 
 

@@ -78,11 +78,11 @@ def resume(run: Run) -> None:
         )
 
 
-def save(run: Run, state: Checkpoint | None = None) -> bool:
+def save(run: Run, state: Checkpoint | None = None, hours: float | None = None) -> bool:
     """Let root write a checkpoint of its own state, or of `state`; return whether it is on disk. Not collective.
 
     The segments with the positions that it counts are written first. Weights that are not finite are not saved: the
-    newest checkpoint stays the one before.
+    newest checkpoint stays the one before. hours: of the run until then; by default all until now.
     """
     if not run.world.is_root:
         return False
@@ -94,7 +94,7 @@ def save(run: Run, state: Checkpoint | None = None) -> bool:
         if state
         else (training.network.state_dict(), training.learner.optimizer_tensors())
     )
-    progress = progress.copy(hours=run.hours())
+    progress = progress.copy(hours=run.hours() if hours is None else hours)
     content, folder = Checkpoint(progress, model, optimizer), files.folder / "checkpoints"
     keep = run.setup.config.checkpoint.keep
     try:

@@ -1,15 +1,24 @@
 """Weights of one network for another: what is taken, and that a wider and deeper network computes the same."""
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 from helpers import make_config, make_run
+from stand_ins import part_of_run
 
 from az_mpi import games, modes
+from az_mpi.core import signals
 from az_mpi.core.problems import Refusal
+from az_mpi.mpi.alone import Alone
 from az_mpi.network import resnet
 from az_mpi.network.transfer import transfer
+from az_mpi.run import beginning
 from az_mpi.run.beginning import Origin
+from az_mpi.run.state import Run
+from az_mpi.storage import checkpoint
 
 OTHELLO6 = games.make("othello(size=6)")
 
@@ -130,3 +139,27 @@ def test_a_network_that_is_gone_is_refused_only_for_a_run_without_a_checkpoint(t
     (tmp_path / "first").rename(tmp_path / "moved")
     make_run(run)
     assert modes.read_origin(network, run) is None
+
+
+def test_the_start_up_of_a_run_that_begins_with_other_weights_counts_once(tmp_path):
+    """The start resumes from the checkpoint that it has saved itself."""
+    (tmp_path / "checkpoints").mkdir()
+    world = Alone()
+    world.broadcast = lambda content, source: content
+    writer = SimpleNamespace(do=lambda path, write: write(lambda: None))
+    learner = SimpleNamespace(network=fresh(OTHELLO6), optimizer_tensors=dict)
+    run = part_of_run(
+        world=world,
+        setup={"folder": tmp_path, "game": OTHELLO6, "config": make_config("othello(size=6)", train={"hours": 1.0})},
+        training={"network": fresh(OTHELLO6), "learner": learner},
+        progress=checkpoint.Progress(),
+        before_play=checkpoint.Progress(),
+        hours_before=0.0,
+        files={"folder": tmp_path, "writer": writer, "writes_no_more": False},
+        report={"say": lambda *words: None, "metrics": SimpleNamespace(write=lambda *words: None)},
+        mark=lambda: None,
+    )
+    run.hours = lambda: Run.hours(run)
+    beginning.begin(run, "zoo:x", Origin("zoo:x", "othello(size=6)", OTHELLO6, built(OTHELLO6)))
+    run.hours_before = checkpoint.read(tmp_path / "checkpoints/000000").progress.hours
+    assert run.hours() == pytest.approx((time.monotonic() - signals.begun()) / 3600, rel=0.1)
