@@ -34,8 +34,8 @@ run_dist() {
     done
     set -- "${words[@]}"
     # Where it trains, the run says in this file whether it is finished.
-    status_file=$(python -c 'import sys; from az_mpi.config.command_line import TRAINING, parse; given = parse(sys.argv[1:])
-print(given.logdir / "status.json" if given.mode in TRAINING else "")' "$@" 2>/dev/null)
+    status_file=$(python -c 'import sys; from az_mpi.config.command_line import parse; given = parse(sys.argv[1:])
+print(given.logdir / "status.json" if given.trains else "")' "$@" 2>/dev/null)
     status_before=$(cat "$status_file" 2>/dev/null)
     # A checkout has the program here; where a wheel is installed, it is a command.
     local program=run_dist.py

@@ -82,6 +82,11 @@ class Arguments(NamedTuple):
     held_out: float = HELD_OUT
     begin_from: str = ""
 
+    @property
+    def trains(self) -> bool:
+        """Whether this begins or continues a training; --check_config only looks at its configuration."""
+        return self.mode in TRAINING and not self.check_config
+
 
 class _Print(argparse.Action):
     """Stop with the text that `const` makes of the parser."""

@@ -187,12 +187,10 @@ def main(arguments: list[str]) -> int:
         program = packed_program(options, words)
     if options.rendezvous is not None:
         with mpi_job.interruptible():
-            return node0.run(
-                options, program, given, config_of(given).max_hours if given.mode in command_line.TRAINING else None
-            )
+            return node0.run(options, program, given, config_of(given).max_hours if given.trains else None)
     chosen, np = hosts.choose(find_hosts(options), options.nodes, options.gpus, options.np)
     found = mpirun.find()
-    if not options.dry_run and given.mode in command_line.TRAINING:
+    if not options.dry_run and given.trains:
         return supervise(options, program, given, found, chosen)
     job = mpirun.JobSpec(
         program, chosen, np, networks=mpirun.Networks.of_option(options.interface), survive=options.survive

@@ -254,6 +254,14 @@ def test_help_is_that_of_launch_and_after_the_dashes_that_of_run_dist(capsys):
     assert program(["launch", "--", "--help"]) == 0 and "--config_file FILE" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("options", [["--check_config"], ["--check_config", "--mode", "fit"]])
+def test_a_check_of_a_configuration_is_not_supervised(recorder, monkeypatch, tmp_path, options):
+    """It ends with 0 and leaves no status.json, by which a training would count as lost."""
+    monkeypatch.setattr(mpirun, "find", lambda: mpirun.Mpirun("true", "mpirun (Open MPI) 5.0.11", None))
+    words = [*AFTER, "--logdir", str(tmp_path / "run"), *options]
+    assert launcher.main(["--np", "1", "--no_check", "--max_restarts", "0", *words]) == 0
+
+
 # A job that notes its signals. USR2 ends it with status 75, like run_dist.py; it does not handle TERM.
 NOTES = """
 import signal, sys, time

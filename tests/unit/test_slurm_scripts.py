@@ -81,8 +81,8 @@ def test_the_program_is_that_of_the_folder_else_the_installed_command(batch, tmp
     assert f" python {command} --config_file" in installed and " python run_dist.py --config_file" in checkout
 
 
-@pytest.mark.parametrize("options", ["--mode eval", "--mode selfplay"])
-def test_other_modes_leave_no_status(batch, options):
+@pytest.mark.parametrize("options", ["--mode eval", "--mode selfplay", "--check_config", "--help_config", "--version"])
+def test_what_does_not_train_leaves_no_status_and_is_done(batch, options):
     assert batch(SCRIPT + options, "true")[0] == 0
 
 
