@@ -199,7 +199,7 @@ class _Probe:
             return None, Problem(
                 self.name or "this machine",
                 f"did not answer within {timeout_s:g} s",
-                _try(self.name) + "; a slow host or file system may need a longer --timeout",
+                _try(self.name) + "; for a slow host or file system start launch with a longer --timeout",
             )
         for line in _text(self.output).splitlines():
             if line.startswith(host_probe.MARK):

@@ -19,7 +19,7 @@ from az_mpi.core.problems import Refusal, escape, nearest, need_current_folder
 from az_mpi.launch import check, hosts, mpi_job, mpirun, packed
 from az_mpi.launch.host_pool import HostPool
 from az_mpi.launch.rendezvous import node0
-from az_mpi.launch.supervisor import RESTARTS_MAX, Supervisor
+from az_mpi.launch.supervisor import ANSWER_S, RESTARTS_MAX, Supervisor
 from az_mpi.launch.transport import Ssh
 from az_mpi.storage.run_folder import config_of
 
@@ -68,8 +68,9 @@ def _parser():
         "--timeout",
         metavar="S",
         type=whole(TIMEOUT_MAX_S),
-        help="seconds for a host to answer (default "
-        f"{check.ANSWER_S}), or for all nodes to come to the rendezvous (default {node0.COME_S})",
+        help=f"seconds for a host to answer before the first job (default {check.ANSWER_S}), or for all nodes to come "
+        f"to the rendezvous (default {node0.COME_S}); a restart waits {ANSWER_S} s for hosts, and longer only if none "
+        "has answered",
     )
     how.add_argument(
         "--survive",

@@ -29,7 +29,7 @@ from az_mpi.launch.transport import Question, Ssh
 RESTARTS_MAX = 10
 STARTS_MAX = 3  # restarts in a row of a run that has never begun: it may be unable to
 PAUSE_S, PAUSE_MAX_S = 5, 300  # before the second restart in a row; then it doubles, up to the second number
-ANSWER_S = 8  # that a host has to answer while a run waits
+ANSWER_S = 8  # that a host has to answer while a run waits, at most
 TICK_S = 1.0
 
 
@@ -208,6 +208,8 @@ class Supervisor:
     def ask_hosts(self, hosts: Sequence[Host], end: str | None = None) -> tuple[check.Answers, list[check.Problem]]:
         """Return what `check.ask` does, with the time for an answer that fits a run that waits."""
         timeout_s = self.options.timeout or ANSWER_S
+        if self.chosen:  # without a host to continue on, a slow one is waited for as long as its user allows
+            timeout_s = min(timeout_s, ANSWER_S)
         shell = self.transport.shell(timeout_s)
         return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, bool(self.options.gpus), end)
 

@@ -73,6 +73,7 @@ def launch(tmp_path, monkeypatch):
     monkeypatch.setenv("AWAY", str(tmp_path))
     monkeypatch.setattr(supervisor, "PAUSE_S", 0)
     monkeypatch.setattr(supervisor, "TICK_S", 0.1)
+    monkeypatch.setattr(supervisor, "ANSWER_S", 20)  # the tests share a busy machine
 
     def run(plan, given="a:1", read=None, hours=0.0, transport=None, **options):
         (tmp_path / "plan").write_text(json.dumps(plan))
@@ -209,6 +210,19 @@ def test_hosts_that_do_not_answer_are_left_out(launch, capfd):
     plan = [{**RUNNING, "status": 0, "says": LOST}, FINISHES]
     assert launch(plan, "a:1,b:2,c:1", no_check=False, np=4) == (0, [("a:1,b:2,c:1", 4), ("a:1,c:1", 2)])
     assert "launch: left out: b: ssh: connect to host b port 22: No route to host" in capfd.readouterr().err
+
+
+def test_a_restart_waits_for_the_whole_timeout_only_if_no_host_answers(launch, monkeypatch):
+    asked, ask = [], supervisor.check.ask
+
+    def silent_at_first(hosts, found, folder, shell, timeout_s, *more):
+        asked.append((timeout_s, f"ConnectTimeout={timeout_s}" in shell("a", [])))
+        return ask(hosts, found, folder, shell, timeout_s, *more) if len(asked) != 2 else ({}, [])
+
+    monkeypatch.setattr(supervisor.check, "ask", silent_at_first)
+    lost = {**RUNNING, "status": 137}
+    assert launch([lost, lost, FINISHES], no_check=False, timeout=600) == (0, [("a:1", 1)] * 3)
+    assert asked == [(20, True), (20, True), (600, True)]
 
 
 def test_an_internal_error_is_followed_by_a_restart_only_if_a_host_is_missing(launch):
