@@ -146,6 +146,7 @@ def test_a_job_that_is_lost_is_started_again(launch, first, capfd):
         ({"job": "failed", "status": 70}, 70),
         ({**RUNNING, "status": 70}, 70),
         ({"status": 1}, 1),
+        ({"status": 75}, 75),
         ({"status": 213}, 213),
     ],
 )
@@ -164,6 +165,10 @@ def test_a_disk_that_fails_for_a_moment_does_not_end_the_launch(launch, monkeypa
     monkeypatch.setattr(supervisor.files, "names", lambda folder: fail_with_eio())
     lost = {**RUNNING, "status": 137}
     assert launch([lost, lost, FINISHES]) == (0, [("a:1", 1)] * 3)
+
+
+def test_a_restart_that_is_refused_because_a_disk_fails_is_tried_again(launch):
+    assert launch([{**RUNNING, "status": 137}, {"status": 75}, FINISHES]) == (0, [("a:1", 1)] * 3)
 
 
 def test_a_machine_that_cannot_ask_hosts_for_a_moment_does_not_end_the_launch(launch, monkeypatch, capfd):
