@@ -21,6 +21,7 @@ from az_mpi.mpi.world import World
 from az_mpi.network.evaluators import Evaluator
 
 OPPONENTS_OF_ONE = "best", "random", "greedy"  # in place of the default: random games say little of a long puzzle
+ROUNDING = 1e-9  # of means of many numbers: those of equal players need not be exactly 1 / 3, or 0
 
 
 class Shown(Protocol):
@@ -103,8 +104,8 @@ def equals_or_beats(match: dict[str, Any]) -> bool:
     """Return whether the network is at least as good as its opponent in one of `evaluate`'s matches: by the mean
     difference of scores on the same seeds, or by the share of the points that equal players have."""
     if "difference" in match:
-        return match["difference"] >= 0
-    return match["score"] >= 1 / match.get("num_players", 2)
+        return match["difference"] >= -ROUNDING
+    return match["score"] >= 1 / match.get("num_players", 2) - ROUNDING
 
 
 def check_opponents(config: Config, game: Game) -> None:

@@ -10,7 +10,7 @@ from races import Race
 from stand_ins import Shown
 
 from az_mpi.core.problems import Refusal
-from az_mpi.evaluate import evaluation, ladder, rating, solver
+from az_mpi.evaluate import evaluation, ladder, rating, solver, tally
 from az_mpi.evaluate.opponents import GreedyPlayer
 from az_mpi.report import strength
 from az_mpi.report.run_data import RunData
@@ -127,6 +127,21 @@ def test_two_players_with_dice_are_evaluated_by_pairs(evaluate):
 )
 def test_a_network_is_the_best_if_it_is_no_worse_than_the_best_before(match, keeps):
     assert evaluation.equals_or_beats(match) == keeps
+
+
+@pytest.mark.parametrize("players", [3, 5, 6, 7])
+def test_a_network_that_equals_the_best_before_is_promoted_after_any_number_of_sets(players):
+    """Every game is drawn. Means of many shares are a little above or below the exact one."""
+    for num_sets in range(1, 101):
+        match = rating.summary(tally.Shares(*[np.full((num_sets, players), 1 / players)] * 3))
+        assert evaluation.equals_or_beats(match), num_sets
+
+
+def test_a_network_whose_score_is_as_much_below_as_above_that_of_the_best_before_is_promoted():
+    """The differences on the three seeds are 0.1, 0.2 and -0.3."""
+    ours, theirs = tally.Scores(np.array([0.1, 0.2, 0.0])), tally.Scores(np.array([0.0, 0.0, 0.3]))
+    for match in (rating.versus(ours, theirs), rating.versus(theirs, ours)):
+        assert evaluation.equals_or_beats(match)
 
 
 # exact values
