@@ -55,7 +55,7 @@ class Runs:
         self.log = self.folder / "jobs.log"
         for num_ranks in options.ranks:
             self._hosts(num_ranks)
-        self.cores = options.cores or default_cores(self._hosts(max(options.ranks))[0])
+        self.cores = options.cores or default_cores(*self._hosts(max(options.ranks)))
 
     def _hosts(self, num_ranks):
         return hosts.choose(hosts.listed(self.options), np=num_ranks)
@@ -132,10 +132,15 @@ class Runs:
             )
 
 
-def default_cores(chosen: Sequence[hosts.Host]) -> int:
+def default_cores(chosen: Sequence[hosts.Host], num_ranks: int) -> int:
     """Return how many cores each rank gets: those of this host, divided by the ranks of the fullest host. The other
-    hosts are taken to be like this one."""
-    return max(1, len(os.sched_getaffinity(0)) // max(host.slots or 1 for host in chosen))
+    hosts are taken to be like this one. mpirun fills one host after the other with ranks."""
+    fullest, left = 1, num_ranks
+    for host in chosen:
+        there = min(host.slots or 1, left)
+        fullest = max(fullest, there)
+        left -= there
+    return max(1, len(os.sched_getaffinity(0)) // fullest)
 
 
 def read(place: Path) -> dict[str, Any]:

@@ -372,6 +372,27 @@ def test_games_and_batch_grow_with_the_ranks_in_weak_scaling_alone(words, tmp_pa
     assert weak == ["selfplay.num_games=240", "train.batch_size=128"]
 
 
+@pytest.mark.parametrize(
+    "listed, ranks, cores",
+    [
+        ("node1:32,node2:32", "2,4,8", 8),
+        ("node1:32,node2:32", "2,32", 2),
+        ("node1:32,node2:32", "2,64", 2),
+        ("node1:2,node2:32", "2,8", 10),  # six ranks on the second host
+        ("node1,node2", "1,2", 64),
+        (None, "1,16", 4),
+    ],
+)
+def test_cores_by_default_are_those_of_a_host_divided_by_its_ranks_at_the_largest_size(
+    listed, ranks, cores, words, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(scaling_runs.os, "sched_getaffinity", lambda process: set(range(64)))
+    monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
+    words = [*words[:2], "--ranks", ranks, "--logdir", str(tmp_path / "out"), *(["--hosts", listed] if listed else [])]
+    given = scaling.parser().parse_args(words)
+    assert scaling_runs.Runs(given, scaling.variants.read_one(given.config_file, [])).cores == cores
+
+
 def test_the_largest_size_is_tried_as_it_will_be_measured(words, tmp_path, monkeypatch):
     """With strong scaling the batch does not grow with the ranks, which 64 ranks cannot share if it has 32 samples."""
     tried = []
