@@ -42,7 +42,11 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--remove", metavar="HOST", action="append", default=[], help="continue without these hosts")
     parser.add_argument("--restart", action="store_true", help="start the job again, on all hosts that answer")
-    parser.add_argument("--no_wait", action="store_true", help="send the request and do not wait for the answer")
+    parser.add_argument(
+        "--no_wait",
+        action="store_true",
+        help="send the request and do not wait for the answer; hosts RUN shows it later",
+    )
     given = parser.parse_args(arguments)
     add = [str(host) for words in given.add for host in parse(words, "--add")]
     remove = [host.name for words in given.remove for host in parse(words, "--remove")]
@@ -77,7 +81,11 @@ def lines(values: dict[str, Any], state: dict[str, Any] | None) -> list[str]:
     )
     restarts = counted(state["num_restarts"], "restart")
     head = f"job: {job}; launch: process {state['pid']} on {escape(state['host'])}, {restarts}"
-    return [head, *(f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"])]
+    rows = [f"  {escape(row['host'])}: {row['state']}" for row in state["hosts"]]
+    # A request under --no_wait has no other place for its result.
+    if answer := state.get("answer"):
+        rows.append(f"last answered request{', refused' if answer['status'] else ''}: {answer['text']}")
+    return [head, *rows]
 
 
 def ask(requests: RequestFiles, state: dict[str, Any], change: dict[str, Any], no_wait: bool) -> int:

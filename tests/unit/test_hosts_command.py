@@ -84,6 +84,27 @@ def test_a_job_being_started_is_not_shown_with_the_status_of_the_job_before(tmp_
 
 
 @pytest.mark.parametrize(
+    "status, text, shown",
+    [
+        (0, "restarting on n2:2: 2 ranks", "last answered request: restarting on n2:2: 2 ranks"),
+        (2, "n3: no answer\n    start it", "last answered request, refused: n3: no answer\n    start it"),
+    ],
+)
+def test_the_result_of_a_request_that_did_not_wait_is_shown(tmp_path, capsys, status, text, shown):
+    (tmp_path / "status.json").write_text(json.dumps(STATUS))
+    state = {"id": "x", "pid": 7, "host": "h", "ranks": 1, "num_restarts": 0}
+    state |= {"hosts": [{"host": "n1:1", "state": "in the job"}], "answer": None}
+    (tmp_path / "launch.json").write_text(json.dumps(state))
+    assert program(["hosts", str(tmp_path), "--add", "n2:2", "--no_wait"]) == 0
+    assert "shows its result" in capsys.readouterr().out
+    request = json.loads((tmp_path / "launch-request.json").read_text())
+    state["answer"] = {"id": request["id"], "status": status, "text": text}
+    (tmp_path / "launch.json").write_text(json.dumps(state))
+    assert program(["hosts", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.endswith(f"  n1:1: in the job\n{shown}\n")
+
+
+@pytest.mark.parametrize(
     "words, says",
     [
         (["none"], "none/status.json"),
