@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even
-from az_mpi.core.printing import bounds
+from az_mpi.core.printing import bounds, counted
 from az_mpi.core.problems import Refusal, escape, write_file
 from az_mpi.evaluate.match import add_strength
 from az_mpi.mpi.frame import run_command
@@ -82,18 +82,16 @@ def network_names(run: Path) -> list[str]:
 
 def _plan(given):
     """Return the ladder so far as its file has it, with the networks that are to play. Raises Refusal."""
-    from az_mpi.player.network_paths import find_network
     from az_mpi.storage.run_folder import recorded_config
 
-    find_network(given.run, "newest")  # it refuses what is no run
+    config = recorded_config(given.run)  # it refuses what is no run
     names = network_names(given.run)
     if len(names) < 2:
         raise Refusal(
-            f"{given.run} has {len(names)} networks in checkpoints/ and best/: a ladder needs two\n"
+            f"{given.run} has {counted(len(names), 'network')} in checkpoints/ and best/: a ladder needs two\n"
             "  train longer, or keep more checkpoints (checkpoint.keep)"
         )
     chosen = sorted({*names[:: given.every], names[-1]})
-    config = recorded_config(given.run)
     simulations = given.simulations or config.match_search().simulations
     settings = {"simulations": simulations, "opening_plies": given.opening_plies}
     data = {**settings, "seed": config.seed, "pairs": []}

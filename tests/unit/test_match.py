@@ -370,8 +370,17 @@ def test_a_ladder_leaves_out_what_a_run_under_way_has_removed(tmp_path, capsys, 
 
 def test_a_ladder_needs_two_networks(tmp_path, capsys):
     make_run(tmp_path / "one")
-    assert main(["ladder", str(tmp_path / "one")]) == 2 and "needs two" in capsys.readouterr().err
-    assert main(["ladder", str(tmp_path / "none")]) == 2
+    assert main(["ladder", str(tmp_path / "one")]) == 2
+    assert "has 1 network in checkpoints/ and best/: a ladder needs two" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["none", "empty", "zoo:othello"])
+def test_a_ladder_of_what_is_no_run_is_refused_as_such(tmp_path, capsys, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert main(["ladder", name]) == 2
+    said = capsys.readouterr().err
+    assert f"{name}: holds no run" in said and "train longer" not in said
 
 
 def test_a_finished_game_has_no_legal_words():
