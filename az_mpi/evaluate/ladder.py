@@ -139,10 +139,20 @@ class Ladder:
 
         return SearchPlayer(self._load(name).evaluator, self._settings)
 
-    def meet(self, i: int, j: int, num_games: int, where: str) -> None:
-        """Play what is missing of a match between two networks, and save it. Collective."""
+    def _players(self, what, *names):
+        """Return the players of these networks; None, and say so, if one is gone: a run under way keeps few
+        checkpoints. What was played counts all the same. Collective."""
         from az_mpi.mpi.agreement import everywhere
 
+        try:
+            return everywhere(self.world, lambda: [self._player(name) for name in names])
+        except Refusal as gone:
+            if self.world.is_root:
+                print(f"  {what}: left out: {gone}", file=sys.stderr, flush=True)
+            return None
+
+    def meet(self, i: int, j: int, num_games: int, where: str) -> None:
+        """Play what is missing of a match between two networks, and save it. Collective."""
         first = self.names[i]
         second = self.names[j]
         row = next((row for row in self.data["pairs"] if (row["first"], row["second"]) == (first, second)), None)
@@ -151,11 +161,8 @@ class Ladder:
         done = played_in(row)
         if done >= in_whole_sets(num_games, self.game.num_players):
             return
-        try:
-            players = everywhere(self.world, lambda: (self._player(first), self._player(second)))
-        except Refusal as gone:  # a run under way keeps few checkpoints; what was played is rated all the same
-            if self.world.is_root:
-                print(f"  match {where}: left out: {gone}", file=sys.stderr, flush=True)
+        players = self._players(f"match {where}", first, second)
+        if not players:
             return
         seed = (self.data["seed"], int(first), int(second), done)
         text = self._add(row, players, num_games - done, seed)
@@ -190,13 +197,14 @@ class Ladder:
         from az_mpi.evaluate.arena import SEEDS, play_match
         from az_mpi.evaluate.rating import score_summary
         from az_mpi.evaluate.tally import Scores
-        from az_mpi.mpi.agreement import everywhere
 
         known = {row["name"]: row["num_games"] for row in self.data["scores"]}
         if known.get(name, 0) >= num_games:
             return
-        player = everywhere(self.world, lambda: self._player(name))
-        result = play_match(self.world, self.game, player, None, num_games, self.data["opening_plies"], SEEDS)
+        players = self._players(f"network {where}", name)
+        if not players:
+            return
+        result = play_match(self.world, self.game, players[0], None, num_games, self.data["opening_plies"], SEEDS)
         assert isinstance(result, Scores)
         row = {"name": name, "iteration": int(name), **score_summary(result)}
         kept = [one for one in self.data["scores"] if one["name"] != name]

@@ -194,12 +194,17 @@ def test_what_does_not_fit_a_kind_of_game_is_refused():
 def climb(monkeypatch, world, tmp_path):
     """Return a function that plays a ladder of three networks, of which the first is no good, and returns its data."""
 
-    def run(players, num_games=12, data=None):
+    def player(name, gone):
+        if name == gone:
+            raise Refusal(f"no network {name}")
+        return Network(name != "000001")
+
+    def run(players, num_games=12, data=None, gone=""):
         plan = {"simulations": 1, "opening_plies": 0, "seed": 1, "pairs": [], "ratings": [], "scores": []}
         made = ladder.Ladder.__new__(ladder.Ladder)
         made.world, made.run, made.game, made.names = world, tmp_path, Race(players), ["000001", "000002", "000003"]
         made.data = data or plan | {"networks": made.names}
-        made._player = lambda name: Network(name != "000001")
+        made._player = lambda name: player(name, gone)
         if players == 1:
             for name in made.names:
                 made.score(name, num_games, name)
@@ -221,6 +226,12 @@ def test_a_ladder_of_one_player_has_the_scores_of_each_network(climb):
     text = ladder.table(data)
     assert "Elo" not in text and "cells, on the same seeds" in text and f"{data['scores'][1]['score_mean']:.5g}" in text
     assert climb(1, data=json.loads(json.dumps(data))) == data
+
+
+def test_a_ladder_of_one_player_leaves_out_what_a_run_under_way_has_removed(climb, capsys):
+    data = climb(1, gone="000002")
+    assert [row["name"] for row in data["scores"]] == ["000001", "000003"]
+    assert "network 000002: left out: no network 000002" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("players", [2, 3])
