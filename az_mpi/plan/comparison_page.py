@@ -45,12 +45,15 @@ def write(folder: Path, state: dict[str, Any], variants: Sequence[Variant], opti
 
 def _charts(state, variants, seeds):
     drawn = []
-    for name in dict.fromkeys(
-        name for variant in variants for point in _points(state, variant, 1) for name in figures.scores(point)
-    ):
+    in_units = {
+        name: one.in_unit
+        for variant in variants
+        for point in _points(state, variant, 1)
+        for name, one in figures.scores(point).items()
+    }
+    for name, in_unit in in_units.items():
         for axis in ("minutes", "simulations"):
             series = [_series(state, variant, seeds, name, axis) for variant in variants]
-            in_unit = name.endswith(")")  # the scores of one player
             y_label = name if in_unit else "share"
             drawn.append(chart.lines(name, axis, y_label, series, limits=None if in_unit else (0, 1)))
     return "".join(drawn)
@@ -70,10 +73,10 @@ def _series(state, variant, seeds, name, axis):
         if not points:
             continue
         measured = [figures.scores(point)[name] for point in points]
-        values = [one[0] for one in measured]
+        values = [one.value for one in measured]
         on_axis = [k * part if axis == "minutes" and not point["complete"] else point[axis] for point in points]
         x.append(sum(on_axis) / len(points))
         y.append(sum(values) / len(values))
-        low.append(min(values) if seeds > 1 else measured[0][1])
-        high.append(max(values) if seeds > 1 else measured[0][2])
+        low.append(min(values) if seeds > 1 else measured[0].low)
+        high.append(max(values) if seeds > 1 else measured[0].high)
     return chart.Series(variant.label, x, y, low, high)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from az_mpi.core.printing import bounds, counted
 from az_mpi.evaluate import rating
@@ -40,21 +40,30 @@ def point(run: Path, seconds: float, measured: dict[str, Any], complete: bool) -
     return found | ({"alone": kept | {"num_games": measured["num_games"]}} if kept else {})
 
 
-def _measured(found, name):
-    """Return (a number, the ends of its interval); a number that one game alone gave has no interval."""
+class Measure(NamedTuple):
+    """A number with its 95 % interval: a share from 0 to 1, or a score in the game's unit if `in_unit`."""
+
+    value: float
+    low: float
+    high: float
+    in_unit: bool = False
+
+
+def _measured(found, name, in_unit=False):
+    """Return the Measure of this name; a number that one game alone gave has no interval."""
     low, high = (found[f"{name}_{end}"] for end in ("low", "high"))
-    return found[name], found[name] if low is None else low, found[name] if high is None else high
+    return Measure(found[name], found[name] if low is None else low, found[name] if high is None else high, in_unit)
 
 
-def scores(point: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
-    """Return {what was measured: (share or score, low, high)} of a point, with 95 % intervals. Of one player it is the
-    mean score in the game's unit, and the difference from each opponent's on the same seeds."""
+def scores(point: dict[str, Any]) -> dict[str, Measure]:
+    """Return {what was measured: its Measure} of a point. Of one player it is the mean score in the game's unit, and
+    the difference from each opponent's on the same seeds."""
     found = {}
     if alone := point.get("alone"):
-        found[f"mean score ({alone['score_name']})"] = _measured(alone, "score_mean")
+        found[f"mean score ({alone['score_name']})"] = _measured(alone, "score_mean", in_unit=True)
     for name, match in point["matches"].items():
         if "difference" in match:
-            found[f"more than {name} ({alone['score_name']})"] = _measured(match, "difference")
+            found[f"more than {name} ({alone['score_name']})"] = _measured(match, "difference", in_unit=True)
         else:
             found[f"score against {name}"] = _measured(match, "score")
     if solver := point["solver"]:
@@ -64,7 +73,7 @@ def scores(point: dict[str, Any]) -> dict[str, tuple[float, float, float]]:
             (f"{keeps}, where moves differ", "where_moves_differ", "num_positions_differ"),
         ):
             if solver[key] is not None:
-                found[name] = solver[key], *rating.score_interval(solver[key], solver[num])
+                found[name] = Measure(solver[key], *rating.score_interval(solver[key], solver[num]))
     return found
 
 
@@ -113,10 +122,10 @@ def rows(state: dict[str, Any], variants: Sequence[Variant], seeds: int) -> list
         }
         for name in dict.fromkeys(name for one in last for name in scores(one)):
             measured = [scores(one)[name] for one in last if name in scores(one)]
-            shown = ".5g" if name.endswith(")") else ".3f"  # scores are in the game's unit
-            row[name] = _mean(measured, lambda one: one[0], shown)
+            shown = ".5g" if measured[0].in_unit else ".3f"
+            row[name] = _mean(measured, lambda one: one.value, shown)
             if len(names) == 1:
-                row[name] += f" [{measured[0][1]:{shown}}, {measured[0][2]:{shown}}]"
+                row[name] += f" [{measured[0].low:{shown}}, {measured[0].high:{shown}}]"
         for name in dict.fromkeys(name for one in last for name, match in one["matches"].items() if "elo" in match):
             row[f"Elo against {name}"] = _elo([one["matches"][name] for one in last if name in one["matches"]])
         matches = [state["matches"][name] for name in names if name in state["matches"]]

@@ -192,6 +192,24 @@ def test_of_one_player_scores_and_their_differences_on_the_same_seeds_are_compar
     assert "pairs of games with the same seed" in text and "Elo" not in text
 
 
+def test_a_score_against_an_opponent_with_arguments_is_shown_as_a_share(file, tmp_path, monkeypatch):
+    """Its name ends with a parenthesis, as that of a score in the game's unit does."""
+    a, b = variants.read([file("a"), file("b")], [])
+    point = measured(1, 0.5)
+    point["matches"] = {"mcts_bot(simulations=100)": point["matches"]["random"]}
+    state = {"runs": {variant.run_name(1): {"points": [point]} for variant in (a, b)}, "matches": {}}
+    assert figures.rows(state, [a, b], 1)[0]["score against mcts_bot(simulations=100)"] == "0.500 [0.237, 0.763]"
+    drawn = {}
+
+    def lines(name, axis, y_label, series, limits):
+        drawn[name] = y_label, limits
+        return ""
+
+    monkeypatch.setattr(comparison_page.chart, "lines", lines)
+    comparison_page.write(tmp_path, state | {"options": {"minutes": 1, "points": 1}}, [a, b], page(1))
+    assert drawn["score against mcts_bot(simulations=100)"] == ("share", (0, 1))
+
+
 def page(seeds):
     return argparse.Namespace(minutes=1, points=1, seeds=seeds, simulations=2, games=6)
 
