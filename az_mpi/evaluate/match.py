@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from az_mpi.core.arguments import Parser, count, even, positive, whole
 from az_mpi.core.exit_codes import INTERRUPTED
 from az_mpi.core.printing import counted, print_result
-from az_mpi.core.problems import Refusal
+from az_mpi.core.problems import Refusal, write_file
 from az_mpi.core.signals import handling
 from az_mpi.mpi.frame import run_command
 from az_mpi.player.limits import Limit
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PROG = "python -m az_mpi match"
 PAIRS_AT_ONCE, PAIRS_IN_TEST, PAIRS_TIMED = 64, 4, 1  # of each rank in a round; with --sprt; with --seconds
-TELL_EVERY_S = 10.0
+TELL_EVERY_S, SAVE_EVERY_S = 10.0, 5.0
 ELO_MOST = 4000  # of --sprt
 STOPS = signal.SIGINT, signal.SIGTERM  # of a terminal, and of mpirun
 ABOUT = """\
@@ -81,7 +81,8 @@ def main(arguments: list[str]) -> int:
         "--games_file",
         type=Path,
         metavar="FILE",
-        help="save all games: FILE.sgf for Go, Othello, Hex and m,n,k games, FILE.pgn for chess and any other game",
+        help="save all games, also every few seconds: FILE.sgf for Go, Othello, Hex and m,n,k games, FILE.pgn for "
+        "chess and any other game",
     )
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     return run_command(parser, arguments, _match)
@@ -156,7 +157,9 @@ class Match:
         self.played: list[list[Played]] = [[] for _ in range(num_lists)]
         self.round: list[list[Played]] = [[] for _ in range(num_lists)]  # this rank's, of the round under way
         self.verdict = ""
-        self._told = time.monotonic()
+        # What --games_file gets, by the number of the game in it: on root of all games, elsewhere of this rank's.
+        self.texts: dict[int, str] = {}
+        self._told = self._saved = time.monotonic()
 
     def play(self, players: list[Any], seed: tuple[int, ...]) -> None:
         """Play until all games are played, or the test is decided. Collective."""
@@ -173,8 +176,8 @@ class Match:
         while done < sets and not self.verdict:
             num = min(at_once * world.size, sets - done)
             mine = arena.games_of(world, num, done, self.game.num_players)
-            for kept, (ours, theirs) in zip(self.round, sides):
-                ended = functools.partial(self._ended, kept)
+            for k, (ours, theirs) in enumerate(sides):
+                ended = functools.partial(self._ended, k)
                 arena.play_games(self.game, ours, theirs, starts, mine, on_game=ended, dice=Dice(seed))
             self._exchange()
             done += num
@@ -201,13 +204,21 @@ class Match:
     def _exchange(self):
         from az_mpi.evaluate.tally import Played
 
-        everyone = self.world.collect([[list(one) for one in kept] for kept in self.round])
+        texts = self.texts
+        mine = [[(list(one), texts.get(self._number(k, one))) for one in kept] for k, kept in enumerate(self.round)]
+        everyone = self.world.collect(mine)
         for k, played in enumerate(self.played):
-            self.played[k] = sorted([*played, *(Played(*row) for part in everyone for row in part[k])])
+            rows = [(Played(*row), text) for part in everyone for row, text in part[k]]
+            if self.world.is_root and self.given.games_file:
+                self.texts |= {self._number(k, one): text for one, text in rows}
+            self.played[k] = sorted([*played, *(one for one, _ in rows)])
             self.round[k] = []
+        self._save_at_times()
 
-    def _ended(self, kept, one):
-        kept.append(one)
+    def _ended(self, k, one):
+        self.round[k].append(one)
+        self._keep_text(k, one)
+        self._save_at_times()
         if time.monotonic() > self._told + TELL_EVERY_S:
             self._tell()
 
@@ -290,31 +301,53 @@ class Match:
         return {"score_name": self.game.score_name or "value"} | score_summary(ours) | {"other": versus(ours, theirs)}
 
     def show(self) -> None:
-        """Print the result, and save the games; root alone does."""
+        """Save the games, and print the result; root alone does. Each is done also if the other one fails."""
         if self.world.is_root:
-            print_result(self._text())
-            self._save()
+            try:
+                self._save()
+            finally:
+                print_result(self._text())
 
     def _text(self):
         from az_mpi.evaluate.match_text import table
 
         return json.dumps(self.result()) if self.given.json else table(self.result())
 
+    def _number(self, k, one):
+        """Return the number of a game of list k in the file of all games, from 1."""
+        return k * self._num_sets() * self.game.num_players + one.game_index + 1
+
+    def _keep_text(self, k, one):
+        """Make the text of a game for the file when it has ended: an interruption leaves no time for many of them."""
+        if not self.given.games_file or self._number(k, one) in self.texts:
+            return
+        from az_mpi.records.game_records import GameRecord, texts
+
+        game, number = self.game, self._number(k, one)
+        seat = one.game_index % game.num_players  # of A, or of B where both play alone
+        names = tuple(self.names[k if player == seat else 1] for player in range(game.num_players))
+        score = one.score if game.num_players == 1 and game.score_name else None
+        results = one.results if game.num_players != 2 else ()
+        record = GameRecord(one.moves, one.results[0], names, one.note, results=results, score=score)
+        self.texts[number] = "".join(texts(self.given.games_file.suffix, game, [record], number))
+
     def _save(self):
+        """Write the file of the games that are known, if there is to be one. Raises Refusal."""
         if not self.given.games_file:
             return
-        from az_mpi.records.game_records import GameRecord, write
-
-        several = self.game.num_players != 2
-        records = []
-        for k, played in enumerate(self.played):
+        for k, played in enumerate(self._known()):
             for one in played:
-                seat = one.game_index % self.game.num_players  # of A, or of B where both play alone
-                names = tuple(self.names[k if player == seat else 1] for player in range(self.game.num_players))
-                score = one.score if self.game.num_players == 1 and self.game.score_name else None
-                results = one.results if several else ()
-                records.append(GameRecord(one.moves, one.results[0], names, one.note, results=results, score=score))
-        write(self.given.games_file, self.game, records)
+                self._keep_text(k, one)
+        write_file(self.given.games_file, "".join(text for _, text in sorted(self.texts.items())).lstrip("\n"))
+
+    def _save_at_times(self):
+        """Save the games on root, if that was last done some seconds ago: a kill leaves no time for it."""
+        if self.world.is_root and time.monotonic() > self._saved + SAVE_EVERY_S:
+            try:
+                self._save()
+            except Refusal as error:  # the other ranks do not know of it, and play on
+                self._say(f"{error}; the match continues, and tries again")
+            self._saved = time.monotonic()
 
     def interrupt(self, *_: object) -> None:
         """Show what is known so far, and end. Not by KeyboardInterrupt: a library's callback would lose it."""

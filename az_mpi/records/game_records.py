@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from az_mpi.core.problems import Refusal, write_file
+from az_mpi.core.problems import Refusal
 from az_mpi.games.base import CHANCE, Game
 from az_mpi.games.hex import Rules as Hex
 from az_mpi.games.uci_moves import uci_moves
@@ -89,12 +89,6 @@ def check_new(path: Path) -> None:
         raise Refusal(f"{path}: there is no folder {path.parent}\n  make it, or name a file in another folder")
     if path.exists():
         raise Refusal(f"{path} is there already\n  name another file, or remove it")
-
-
-def write(path: Path, game: Game, records: Sequence[GameRecord]) -> None:
-    """Write games to a file, in the format of its suffix; a file that is there is replaced. Raises Refusal."""
-    check_suffix(path, game)
-    write_file(path, "".join(texts(path.suffix, game, records)))
 
 
 def texts(suffix: str, game: Game, records: Sequence[GameRecord], first: int = 1) -> Iterator[str]:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from game_texts import write
 from helpers import make_config
 from jobs import SMALL, SMOKE, columns
 from jobs import records as metrics
 
 from az_mpi import games
-from az_mpi.records.game_records import GameRecord, write
+from az_mpi.records.game_records import GameRecord
 from az_mpi.storage import checkpoint, imports, run_folder
 
 pytestmark = pytest.mark.mpi

@@ -47,9 +47,11 @@ def match(play):
     return lambda ranks, *arguments: json.loads(play(ranks, "match", *arguments, "--json")[0])
 
 
-def test_two_ranks_play_the_games_of_one(run, match):
-    sides = f"{run}@000001", f"{run}@best", "--games", 14
-    assert match(1, *sides) == match(2, *sides)
+def test_two_ranks_play_and_save_the_games_of_one(run, match, tmp_path):
+    sides = f"{run}@000001", f"{run}@best", "--games", 14, "--games_file"
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    assert match(1, *sides, one) == match(2, *sides, two)
+    assert one.read_text() == two.read_text() and len(one.read_text().splitlines()) == 14
 
 
 def test_all_ranks_stop_a_decided_sequential_test_together(match):
@@ -82,16 +84,18 @@ def is_there(pid):
         return False
 
 
-def test_an_interrupted_match_prints_the_result_so_far(tmp_path):
+def test_an_interrupted_match_prints_the_result_so_far_and_saves_its_games(tmp_path):
     """mpirun gives its ranks a quarter of a second, and prints no more of what they say. A job in the background of a
     shell, as tests may be, ignores SIGINT: TERM does the same."""
-    process = start(2, "match", "rollout", "random", "--game", "connect4", "--games", 1000, "--simulations", 200)
+    words = ["rollout", "random", "--game", "connect4", "--games", 1000, "--simulations", 200]
+    process = start(2, "match", *words, "--games_file", tmp_path / "x.pgn")
     for line in process.stderr:
         if "of 1000 games" in line and " 0 of" not in line:
             break
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=60)
     assert process.returncode and "interrupted" in err and "all games" in err and "Elo" in err
+    assert (tmp_path / "x.pgn").read_text().count("[Result ") > 0
 
 
 def test_a_ladder_that_is_complete_plays_no_match_again_on_two_ranks(run, play):

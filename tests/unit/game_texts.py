@@ -6,9 +6,14 @@ from az_mpi.core.players import of_players
 from az_mpi.games import chance
 from az_mpi.games.random_games import random_actions
 from az_mpi.records import game_files
-from az_mpi.records.game_records import GameRecord, Thought
+from az_mpi.records.game_records import GameRecord, Thought, texts
 from az_mpi.records.replaying import MoveWords, replay
 from az_mpi.records.written_game import WrittenGame
+
+
+def write(path, game, records):
+    """Write games to a file, in the format of its suffix; a file that is there is replaced."""
+    path.write_text("".join(texts(path.suffix, game, records)), encoding="utf-8")
 
 
 def random_records(game, num, seed=1):

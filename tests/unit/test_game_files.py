@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from game_texts import fault_of, random_records, read_file
+from game_texts import fault_of, random_records, read_file, write
 
 from az_mpi import games
 from az_mpi.games import mnk
 from az_mpi.games.guard import guarded
 from az_mpi.records import game_files
-from az_mpi.records.game_records import GameRecord, Thought, to_pgn, to_sgf, write
+from az_mpi.records.game_records import GameRecord, Thought, to_pgn, to_sgf
 from az_mpi.records.pawns import pawns_of, value_of
 from az_mpi.records.replaying import MoveWords, replay
 from az_mpi.records.written_game import WrittenGame

@@ -1,6 +1,7 @@
 """python -m az_mpi match and ladder, on one rank; the files of games; sequential tests and ratings."""
 
 import argparse
+import errno
 import json
 import math
 import re
@@ -12,6 +13,7 @@ from helpers import make_run
 
 from az_mpi import games
 from az_mpi.__main__ import main
+from az_mpi.core.printing import OutputFailed
 from az_mpi.core.problems import Refusal
 from az_mpi.evaluate import ladder, match, rating
 from az_mpi.evaluate.tally import Played
@@ -268,6 +270,67 @@ def test_an_interruption_counts_no_game_twice(world, capsys, monkeypatch):
     made.played, made.round = [[first, second]], [[first, second, third]]
     made.interrupt()
     assert made.played == [[first, second, third]] and json.loads(capsys.readouterr().out)["num_games"] == 3
+
+
+@pytest.fixture
+def held(world, tmp_path):
+    """A match on one rank with three ended games, which are to be saved, two of them of the round under way."""
+    given = argparse.Namespace(games=4, sprt=None, json=True, games_file=tmp_path / "x.pgn", seconds=0)
+    made = match.Match(world, TICTACTOE, ["A", "B"], given)
+    for k in range(3):
+        if k == 1:
+            made._exchange()
+        made._ended(0, Played(k, [0, 3, 1, 4, 2], [1.0, -1.0], "", 1.0))
+    return made
+
+
+def rounds(path):
+    return re.findall(r'^\[Round "(\d+)"]', path.read_text(), re.MULTILINE)
+
+
+def test_a_match_that_mpirun_kills_has_its_texts_of_games_ready(held, monkeypatch):
+    """mpirun leaves a quarter of a second, in which there is no time to make the texts of many games."""
+    monkeypatch.setattr(match.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(match.os, "_exit", lambda status: None)
+    monkeypatch.setattr("az_mpi.liveness.watchdog.say", lambda *_: None)
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setattr(game_records, "to_pgn", None)  # no text can be made any more
+    held.interrupt()
+    assert rounds(held.given.games_file) == ["1", "2", "3"]
+
+
+def test_games_are_saved_where_the_result_cannot_be_printed(held, monkeypatch):
+    def fail(text):
+        raise OutputFailed(OSError(errno.ENOSPC, "No space left on device"))
+
+    monkeypatch.setattr(match, "print_result", fail)
+    with pytest.raises(OutputFailed):
+        held.show()
+    assert rounds(held.given.games_file) == ["1", "2", "3"]
+
+
+def test_the_result_is_printed_where_the_games_cannot_be_saved(held, capsys):
+    held.given.games_file.mkdir()
+    with pytest.raises(Refusal, match="cannot be written"):
+        held.show()
+    assert json.loads(capsys.readouterr().out)["num_games"] == 1  # without those of the round under way
+
+
+def test_games_are_saved_during_a_match_and_a_full_disk_does_not_end_it(tmp_path, capsys, monkeypatch):
+    seen, write_file = [], match.write_file
+
+    def write(path, text):
+        seen.append(text.count("[Result "))
+        if len(seen) == 2:
+            raise Refusal(f"{path} cannot be written: No space left on device")
+        write_file(path, text)
+
+    monkeypatch.setattr(match, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(match, "write_file", write)
+    words = ["match", "random", "random", "--game", "tictactoe", "--games", "4", "--games_file", tmp_path / "x.pgn"]
+    assert main([str(word) for word in words]) == 0
+    assert seen[:4] == [1, 2, 3, 4] and rounds(tmp_path / "x.pgn") == ["1", "2", "3", "4"]
+    assert capsys.readouterr().err.count("No space left on device; the match continues") == 1
 
 
 def test_repeated_openings_are_reported(capsys):

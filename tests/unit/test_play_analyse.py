@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from game_texts import random_records
+from game_texts import random_records, write
 from helpers import loaded_player, make_run
 
 from az_mpi import games
@@ -23,7 +23,6 @@ from az_mpi.player import loaded_player as loaded_player_module
 from az_mpi.player import pool as pool_module
 from az_mpi.player.limits import Limit
 from az_mpi.player.session import TREE_BYTES, Session, node_bytes
-from az_mpi.records.game_records import write
 
 GO = "go(size=5,komi=7)"
 ROOT = Path(__file__).parents[2]

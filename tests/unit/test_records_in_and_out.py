@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from game_texts import random_records
+from game_texts import random_records, write
 from helpers import make_config
 
 from az_mpi import games
@@ -17,7 +17,7 @@ from az_mpi.__main__ import obey
 from az_mpi.core.players import from_mover
 from az_mpi.core.problems import Refusal
 from az_mpi.records import game_files, import_command
-from az_mpi.records.game_records import GameRecord, write
+from az_mpi.records.game_records import GameRecord
 from az_mpi.storage import imports, lock, run_folder, segment
 
 KINDS = Path(__file__).with_name("kinds.py")
