@@ -1,7 +1,8 @@
 """--mode fit: training on the games that a run has, such as imported ones, without self-play.
 
 A fit counts as the training of one iteration. While it is under way, its checkpoints are of that iteration, after the
-steps that were taken; RUN/fit.json says how much of it is done. Every function here is collective but `check`.
+steps that were taken; RUN/fit.json says how much of it is done at each of them. Every function here is collective but
+`check`.
 """
 
 import json
@@ -26,6 +27,7 @@ NAME = "fit.json"
 HELD_MAX = 50_000  # positions that are held out, about, at most
 CALL_S, CALL_STEPS_MAX = 5.0, 200  # of the steps between two looks at the clock, about
 SAVE_EVERY_S = 300.0  # a checkpoint, besides those after each epoch
+SPARE = 10  # checkpoints that fit.json tells of besides those that are kept: one of weights that are not finite fails
 
 
 class Task(NamedTuple):
@@ -69,9 +71,10 @@ class _Fit:
         self.found = run.world.share(found)
         if not self.found:
             raise Refusal("--mode fit: no segment of this run is whole")
-        told = run.world.share(_told(run.setup.folder) if run.world.is_root else None)
-        if progress.phase == "train" and told and told["iteration"] == progress.iteration:
-            self.done = told["done"]
+        # How much is done at each checkpoint, oldest first.
+        self.saves = run.world.share(_saves(run.setup.folder, progress) if run.world.is_root else None)
+        if self.saves:
+            self.done = self.saves[-1]["done"]
         else:
             newest = max(iteration for iteration, *_ in self.found)
             progress.iteration = max(newest, progress.iteration)
@@ -82,6 +85,8 @@ class _Fit:
         self.held = np.empty(0)
         self.losses: dict[str, float] = {}
         self.num_steps = 0
+        self.done_before = self.samples = 0.0  # samples: that were trained on; of minutes, in this start
+        self.called = 0.0  # samples of the call of the trainers that is under way
         self.begun = self.saved = self.epoch_begun = time.monotonic()
         self.speed_s = 1.0  # of a step
 
@@ -144,22 +149,21 @@ class _Fit:
     def train(self) -> None:
         """Train until the epochs or minutes are over."""
         run, report = self.run, self.run.report
-        before, self.begun = self.done, time.monotonic()
+        self.done_before, self.begun = self.done, time.monotonic()
         self.epoch_begun = self.begun
         shown = ProgressBar(report.logger, run.world.is_root, "training", "positions", report.status, in_lines=True)
         report.status.enter("fit")
-        samples = float(self.done * self.task.epochs * self.num_train)  # that were trained on; of minutes, from 0
-        epoch = int(samples // self.num_train)
-        self._show(shown, before, samples)
+        self.samples = float(self.done * self.task.epochs * self.num_train)
+        epoch = int(self.samples // self.num_train)
+        self._show(shown)
         while self.done < 1 and not self._is_over():
             end = float((epoch + 1) * self.num_train)
             if not self.task.minutes:
                 end = min(end, self.task.epochs * self.num_train)
-            trained = self._call(end - samples)
-            samples += trained
-            self.done = self._share_done(before, samples)
-            self._show(shown, before, samples)
-            if not trained or samples >= end - 0.5 or self.done >= 1 or self._is_over():
+            trained = self._call(end - self.samples)
+            self.done = run.world.share(self._done_now())
+            self._show(shown)
+            if not trained or self.samples >= end - 0.5 or self.done >= 1 or self._is_over():
                 epoch += 1
                 self._end_epoch(epoch)
             elif run.world.share(time.monotonic() - self.saved > SAVE_EVERY_S):
@@ -167,26 +171,27 @@ class _Fit:
             if not trained:
                 break
 
-    def _show(self, shown, before, samples):
+    def _show(self, shown):
         """Show how many positions were trained on, since this start where minutes are asked for. Their number in all is
         then expected by the pace."""
         total = round(self.task.epochs * self.num_train)
         if self.task.minutes:
-            gained = self.done - before
-            total = round(samples * (1 - before) / gained) if gained > 0 else 1
-        shown.update(min(round(samples), total), total)
+            gained = self.done - self.done_before
+            total = round(self.samples * (1 - self.done_before) / gained) if gained > 0 else 1
+        shown.update(min(round(self.samples), total), total)
 
     def _is_over(self):
         steps = self.run.setup.config.train.max_steps
         return bool(steps) and self.run.progress.step >= steps
 
-    def _share_done(self, before, samples):
-        """Return the share of the task that is done, the same on every rank."""
+    def _done_now(self):
+        """Return the share of the task that is done, by this rank's clock, with the newest steps of a call that is
+        under way. Not collective: root calls it for a checkpoint."""
         if self.task.minutes:
-            share = before + (time.monotonic() - self.begun) / 60 / self.task.minutes
+            share = self.done_before + (time.monotonic() - self.begun) / 60 / self.task.minutes
         else:
+            samples = self.samples + self.called - self.run.progress.samples_due
             share = samples / (self.task.epochs * self.num_train)
-        share = self.run.world.share(share)
         return 1.0 if share > 1 - 1e-9 else share
 
     def _call(self, samples):
@@ -195,9 +200,11 @@ class _Fit:
         batch = schedule.batch_size(settings, self.done)
         fast = min(max(round(CALL_S / self.speed_s), 1), CALL_STEPS_MAX)
         steps = run.world.share(max(1, min(fast, round(samples / batch))))
-        progress.samples_due, begun = float(steps * batch), time.monotonic()
+        self.called, begun = float(steps * batch), time.monotonic()
+        progress.samples_due = self.called
         outcome = training_phase.learn(run, self._save, self.done)
-        progress.samples_due = 0.0
+        self.samples += outcome.num_steps * batch
+        self.called = progress.samples_due = 0.0
         if outcome.num_steps:
             self.speed_s = max((time.monotonic() - begun) / outcome.num_steps, 1e-4)
             mine = run.training.learner.iteration_losses() if run.training.learner else {}
@@ -233,11 +240,16 @@ class _Fit:
         self.saved = time.monotonic()
 
     def _tell(self):
-        """Write how much is done, before the checkpoint that it is about."""
-        if self.run.world.is_root and not self.run.files.writes_no_more:
-            path = self.run.setup.folder / NAME
-            text = json.dumps({"iteration": self.run.progress.iteration, "done": self.done}) + "\n"
-            self.run.files.writer.do(path, lambda check: files.write_bytes(path, text.encode(), before=check))
+        """Write how much is done, before the checkpoint that it is about. Of earlier checkpoints it stays known: a
+        start finds one of them if the job is killed before this one is whole."""
+        run, step = self.run, self.run.progress.step
+        if run.world.is_root and not run.files.writes_no_more:
+            earlier = [save for save in self.saves if save["step"] < step]
+            self.saves = [*earlier, {"step": step, "done": self._done_now()}]
+            self.saves = self.saves[-run.setup.config.checkpoint.keep - SPARE :]
+            path = run.setup.folder / NAME
+            text = json.dumps({"iteration": run.progress.iteration, "saves": self.saves}) + "\n"
+            run.files.writer.do(path, lambda check: files.write_bytes(path, text.encode(), before=check))
 
     def complete(self) -> None:
         """Save the run where the next iteration begins."""
@@ -255,9 +267,17 @@ class _Fit:
         run.world.barrier()
 
 
-def _told(folder):
+def _saves(folder, progress):
+    """Return what fit.json tells of the checkpoints until the restored one, oldest first; [] if it does not tell of
+    that one."""
     try:
         told = files.read_json(folder / NAME)
-        return {"iteration": int(told["iteration"]), "done": min(max(float(told["done"]), 0.0), 1.0)}
+        if progress.phase != "train" or told["iteration"] != progress.iteration:
+            return []
+        # A file of an older version tells of the newest checkpoint alone, and does not say which one that is.
+        saves = told["saves"] if "saves" in told else [{"step": progress.step, "done": told["done"]}]
+        saves = [{"step": int(one["step"]), "done": min(max(float(one["done"]), 0.0), 1.0)} for one in saves]
     except (OSError, ValueError, KeyError, TypeError):
-        return None
+        return []
+    saves = [one for one in saves if one["step"] <= progress.step]
+    return saves if saves and saves[-1]["step"] == progress.step else []

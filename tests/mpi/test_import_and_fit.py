@@ -300,7 +300,8 @@ def test_a_fit_that_is_stopped_continues_where_it_was(imported, start_mpirun, ru
     output = process.communicate(timeout=60)[0]
     assert process.returncode == 75 and "stopped after iteration 0" in output, output
     stopped, told = newest(run), json.loads((run / "fit.json").read_text())
-    assert (stopped.iteration, stopped.phase) == (0, "train") and 0 < told["done"] < 1 and told["iteration"] == 0
+    assert (stopped.iteration, stopped.phase) == (0, "train") and told["iteration"] == 0
+    assert told["saves"][-1]["step"] == stopped.step and 0 < told["saves"][-1]["done"] < 1
     run_dist(1, run, *SMALL, "--mode", "fit", "--minutes", 0.01)
     found = newest(run)
     assert (found.iteration, found.phase) == (1, "play") and found.step > stopped.step
