@@ -1,7 +1,7 @@
 """--mode fit: training on the games that a run has, such as imported ones, without self-play.
 
 A fit counts as the training of one iteration. While it is under way, its checkpoints are of that iteration, after the
-steps that were taken; RUN/fit.json says how much of it is done at each of them. Every function here is collective but
+steps that were taken; RUN/fit.json says how much was trained at each of them. Every function here is collective but
 `check`.
 """
 
@@ -27,6 +27,7 @@ NAME = "fit.json"
 HELD_MAX = 50_000  # positions that are held out, about, at most
 CALL_S, CALL_STEPS_MAX = 5.0, 200  # of the steps between two looks at the clock, about
 SAVE_EVERY_S = 300.0  # a checkpoint, besides those after each epoch
+UNITS = "epochs", "minutes"  # in which fit.json says how much was trained
 SPARE = 10  # checkpoints that fit.json tells of besides those that are kept: one of weights that are not finite fails
 
 
@@ -71,21 +72,21 @@ class _Fit:
         self.found = run.world.share(found)
         if not self.found:
             raise Refusal("--mode fit: no segment of this run is whole")
-        # How much is done at each checkpoint, oldest first.
-        self.saves = run.world.share(_saves(run.setup.folder, progress) if run.world.is_root else None)
-        if self.saves:
-            self.done = self.saves[-1]["done"]
-        else:
+        # How many epochs and minutes were trained at each checkpoint, oldest first.
+        self.saves = run.world.share(_saves(run.setup.folder, progress, task) if run.world.is_root else None)
+        if not self.saves:
             newest = max(iteration for iteration, *_ in self.found)
             progress.iteration = max(newest, progress.iteration)
         progress.phase, progress.samples_due = "train", 0.0
+        known = progress.num_positions
         gone = run.world.share(files_.removed()[:2] if run.world.is_root else None)
         progress.num_games, progress.num_positions = (gone[k] + sum(row[k + 1] for row in self.found) for k in (0, 1))
+        self.num_new = max(progress.num_positions - known, 0)  # positions that came in since the checkpoint
         self.num_held = self.num_train = 0
         self.held = np.empty(0)
         self.losses: dict[str, float] = {}
         self.num_steps = 0
-        self.done_before = self.samples = 0.0  # samples: that were trained on; of minutes, in this start
+        self.samples = self.minutes_before = 0.0  # that were trained on; that earlier starts trained
         self.called = 0.0  # samples of the call of the trainers that is under way
         self.begun = self.saved = self.epoch_begun = time.monotonic()
         self.speed_s = 1.0  # of a step
@@ -132,6 +133,10 @@ class _Fit:
         self.num_train = min(self.num_train, most)
         if not self.num_train:
             raise Refusal("--mode fit: all games are held out\n  lower --held_out")
+        if self.saves:  # positions that came in since then are not yet trained on
+            seen = max(1 - self.num_new / min(num, most), 0.0)
+            self.samples = self.saves[-1]["epochs"] * seen * self.num_train
+            self.minutes_before = self.saves[-1]["minutes"] * seen
         if chosen[0] > 0 or self.num_train == most:
             run.report.warn(
                 "the fit takes the newest %s of %s positions, for which replay.window_max has room",
@@ -143,26 +148,32 @@ class _Fit:
             counted(self.num_train, "position"),
             f"{run.progress.num_positions:,}",
             f"{self.num_held:,}",
-            f"{self.task.minutes:g} minutes" if self.task.minutes else f"{self.task.epochs:g} epochs",
+            self._asked(),
         )
+
+    def _asked(self):
+        """Return what is asked for, and how much of it is done, in words."""
+        text, done = f"{self.task.epochs:g} epochs", self.samples / self.num_train
+        if self.task.minutes:
+            text, done = f"{self.task.minutes:g} minutes", self.minutes_before
+        return f"{text}, of which {round(done, 2):g} are done" if done else text
 
     def train(self) -> None:
         """Train until the epochs or minutes are over."""
         run, report = self.run, self.run.report
-        self.done_before, self.begun = self.done, time.monotonic()
-        self.epoch_begun = self.begun
+        self.begun = self.epoch_begun = time.monotonic()
+        self.done = run.world.share(self._done_now())
         shown = ProgressBar(report.logger, run.world.is_root, "training", "positions", report.status, in_lines=True)
         report.status.enter("fit")
-        self.samples = float(self.done * self.task.epochs * self.num_train)
-        epoch = int(self.samples // self.num_train)
-        self._show(shown)
+        epoch, before = int(self.samples // self.num_train), (self.samples, self.done)
+        self._show(shown, *before)
         while self.done < 1 and not self._is_over():
             end = float((epoch + 1) * self.num_train)
             if not self.task.minutes:
                 end = min(end, self.task.epochs * self.num_train)
             trained = self._call(end - self.samples)
             self.done = run.world.share(self._done_now())
-            self._show(shown)
+            self._show(shown, *before)
             if not trained or self.samples >= end - 0.5 or self.done >= 1 or self._is_over():
                 epoch += 1
                 self._end_epoch(epoch)
@@ -171,27 +182,29 @@ class _Fit:
             if not trained:
                 break
 
-    def _show(self, shown):
-        """Show how many positions were trained on, since this start where minutes are asked for. Their number in all is
-        then expected by the pace."""
-        total = round(self.task.epochs * self.num_train)
+    def _show(self, shown, samples_before, done_before):
+        """Show how many positions were trained on. Where minutes are asked for, their number in all is expected by the
+        pace of this start. samples_before, done_before: when it began."""
+        total = self.task.epochs * self.num_train
         if self.task.minutes:
-            gained = self.done - self.done_before
-            total = round(self.samples * (1 - self.done_before) / gained) if gained > 0 else 1
-        shown.update(min(round(self.samples), total), total)
+            gained, samples = self.done - done_before, self.samples - samples_before
+            total = self.samples + (samples * (1 - self.done) / gained if gained > 0 else 0)
+        shown.update(min(round(self.samples), round(total)), max(round(total), 1))
 
     def _is_over(self):
         steps = self.run.setup.config.train.max_steps
         return bool(steps) and self.run.progress.step >= steps
 
+    def _trained(self):
+        """Return (epochs, minutes) that were trained until now, by this rank's clock and with the newest steps of a
+        call that is under way. Not collective: root calls it for a checkpoint."""
+        samples = self.samples + self.called - self.run.progress.samples_due
+        return samples / self.num_train, self.minutes_before + (time.monotonic() - self.begun) / 60
+
     def _done_now(self):
-        """Return the share of the task that is done, by this rank's clock, with the newest steps of a call that is
-        under way. Not collective: root calls it for a checkpoint."""
-        if self.task.minutes:
-            share = self.done_before + (time.monotonic() - self.begun) / 60 / self.task.minutes
-        else:
-            samples = self.samples + self.called - self.run.progress.samples_due
-            share = samples / (self.task.epochs * self.num_train)
+        """Return the share of the task that is done, by this rank's clock."""
+        epochs, minutes = self._trained()
+        share = minutes / self.task.minutes if self.task.minutes else epochs / self.task.epochs
         return 1.0 if share > 1 - 1e-9 else share
 
     def _call(self, samples):
@@ -240,12 +253,13 @@ class _Fit:
         self.saved = time.monotonic()
 
     def _tell(self):
-        """Write how much is done, before the checkpoint that it is about. Of earlier checkpoints it stays known: a
+        """Write how much was trained, before the checkpoint that it is about. Of earlier checkpoints it stays known: a
         start finds one of them if the job is killed before this one is whole."""
         run, step = self.run, self.run.progress.step
-        if run.world.is_root and not run.files.writes_no_more:
-            earlier = [save for save in self.saves if save["step"] < step]
-            self.saves = [*earlier, {"step": step, "done": self._done_now()}]
+        # The entry of a checkpoint that is there already stays: later games may have changed how much an epoch is.
+        if run.world.is_root and not run.files.writes_no_more and step not in [save["step"] for save in self.saves]:
+            epochs, minutes = self._trained()
+            self.saves.append({"step": step, "epochs": epochs, "minutes": minutes})
             self.saves = self.saves[-run.setup.config.checkpoint.keep - SPARE :]
             path = run.setup.folder / NAME
             text = json.dumps({"iteration": run.progress.iteration, "saves": self.saves}) + "\n"
@@ -267,16 +281,18 @@ class _Fit:
         run.world.barrier()
 
 
-def _saves(folder, progress):
+def _saves(folder, progress, task):
     """Return what fit.json tells of the checkpoints until the restored one, oldest first; [] if it does not tell of
     that one."""
     try:
         told = files.read_json(folder / NAME)
         if progress.phase != "train" or told["iteration"] != progress.iteration:
             return []
-        # A file of an older version tells of the newest checkpoint alone, and does not say which one that is.
-        saves = told["saves"] if "saves" in told else [{"step": progress.step, "done": told["done"]}]
-        saves = [{"step": int(one["step"]), "done": min(max(float(one["done"]), 0.0), 1.0)} for one in saves]
+        if "saves" in told:
+            saves = [{"step": int(one["step"]), **{k: max(0.0, float(one[k])) for k in UNITS}} for one in told["saves"]]
+        else:  # of an older version: the share of the task at the newest checkpoint
+            share = min(max(0.0, float(told["done"])), 1.0)
+            saves = [{"step": progress.step, "epochs": share * task.epochs, "minutes": share * task.minutes}]
     except (OSError, ValueError, KeyError, TypeError):
         return []
     saves = [one for one in saves if one["step"] <= progress.step]

@@ -301,8 +301,8 @@ def test_a_fit_that_is_stopped_continues_where_it_was(imported, start_mpirun, ru
     assert process.returncode == 75 and "stopped after iteration 0" in output, output
     stopped, told = newest(run), json.loads((run / "fit.json").read_text())
     assert (stopped.iteration, stopped.phase) == (0, "train") and told["iteration"] == 0
-    assert told["saves"][-1]["step"] == stopped.step and 0 < told["saves"][-1]["done"] < 1
-    run_dist(1, run, *SMALL, "--mode", "fit", "--minutes", 0.01)
+    assert told["saves"][-1]["step"] == stopped.step and 0 < told["saves"][-1]["minutes"] < 10
+    said = run_dist(1, run, *SMALL, "--mode", "fit", "--minutes", told["saves"][-1]["minutes"] + 0.01).stdout
     found = newest(run)
-    assert (found.iteration, found.phase) == (1, "play") and found.step > stopped.step
+    assert (found.iteration, found.phase) == (1, "play") and found.step > stopped.step and "are done" in said
     assert not (run / "fit.json").exists()
