@@ -2,6 +2,7 @@
 
 In games of one player the network and each opponent play the same seeds alone, and their scores are compared."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -34,6 +35,14 @@ class Shown(Protocol):
         """This rank has done its part; wait until every rank has."""
 
 
+Once = Callable[[str, Callable[[], dict[str, Any]]], dict[str, Any]]
+
+
+def afresh(title: str, play: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return `play()`, the result of the match of this title. An `Once` may return a result that it has kept."""
+    return play()
+
+
 def evaluate(
     world: World,
     config: Config,
@@ -42,11 +51,13 @@ def evaluate(
     best_evaluate: Evaluator | None,
     iteration: int,
     show: Callable[[str, str], Shown],
+    once: Once = afresh,
 ) -> dict[str, Any]:
     """Return how well the network plays, as a JSON-able dict, the same on all ranks. Collective over world.
 
     network_evaluate, best_evaluate: evaluators of the network and of the best network so far; without the latter (None,
     on all ranks alike) no match against it is played. show(name, unit): starts to show one match or other work.
+    once(title, play): called for each match, on all ranks alike; see `afresh`.
     The dict has "iteration", "simulations", "matches": {opponent's name: `rating.summary`} and, if every rank has the
     exact solver, "solver": `optimal_share`. All matches of an iteration use the same openings and dice; each iteration
     has its own. Of one player it also has "score_name" and `rating.score_summary`; "matches" has `rating.versus`, and
@@ -65,15 +76,20 @@ def evaluate(
         plies = settings.opening_plies
         return play_match(world, game, *players, settings.num_games, plies, seed, shown.update, shown.finish)
 
-    scores = play("games of the network", player, None) if alone else None
+    def match(title, judged, *players):
+        return once(title, lambda: judged(play(title, *players)))
+
+    scores = None
     if alone:
-        report |= {"score_name": game.score_name or "value"} | score_summary(scores)
+        own = match("games of the network", score_summary, player, None)
+        scores = Scores(np.array(own["scores"]))
+        report |= {"score_name": game.score_name or "value"} | own
     report["matches"] = matches = {}
     for name, opponent in rivals.items():
         if opponent is not None and alone:
-            matches[name] = versus(scores, play(f"games of {name}", opponent, None))
+            matches[name] = match(f"games of {name}", functools.partial(versus, scores), opponent, None)
         elif opponent is not None:
-            matches[name] = summary(play(f"match against {name}", player, opponent))
+            matches[name] = match(f"match against {name}", summary, player, opponent)
     return report | _judged(world, config, game, player, scores, show)
 
 

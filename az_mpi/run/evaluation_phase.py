@@ -1,5 +1,8 @@
 """Evaluations of the network in a run: their results on disk, and the best network so far.
 
+RUN/evaluation.json has the finished matches of an evaluation under way, so that a start after a stop, or the ranks that
+are left after a loss, do not play them again.
+
 Every public function here is collective: every rank calls it.
 """
 
@@ -10,6 +13,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
+from az_mpi.config.load import without_folders
 from az_mpi.core import files
 from az_mpi.evaluate import evaluation
 from az_mpi.liveness import watchdog
@@ -22,6 +26,8 @@ from az_mpi.storage import checkpoint, thinning
 from az_mpi.telemetry.metrics import Timers
 from az_mpi.telemetry.progress_bar import ProgressBar
 from az_mpi.telemetry.summary import evaluation_lines
+
+UNDER_WAY = "evaluation.json"
 
 
 def is_done(run: Run) -> bool:
@@ -42,11 +48,11 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
     """Evaluate the network, write the result, and keep the network if it is the best so far.
 
     answer: called with every total of the control channel meanwhile; it may raise Stopped, on every rank alike, which
-    loses the evaluation under way and nothing else."""
+    loses the match under way and nothing else."""
     timers = Timers(run.world, run.report.status.enter)
     best = load_best(run, before=run.progress.iteration)
     with timers("evaluate"):
-        result = measure(run, best, answer)
+        result = measure(run, best, answer, _Kept(run).once)
     threshold = ranking.of_network(run, run.progress.iteration)
     times = timers.take()
     if run.world.is_root:
@@ -65,18 +71,23 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
         # Last: the evaluation counts as done once this file is there.
         text, file = json.dumps(result, indent=1) + "\n", _evaluation_file(run)
         write(file, lambda check: files.write_bytes(file, text.encode(), before=check))
-        # After that: until it counts as done, the best network before this one is needed.
+        # After that: until it counts as done, its matches and the best network before this one are needed.
+        matches = run.setup.folder / UNDER_WAY
+        write(matches, lambda check: matches.unlink(missing_ok=True))
         keep = run.setup.config.checkpoint.keep_best
         write(copy, lambda check: thinning.thin_networks(copy.parent, keep, check))
         run.setup.callbacks.evaluation(result)
 
 
 def measure(
-    run: Run, best: NetworkEvaluator | None, answer: Callable[[Total], object] = lambda total: None
+    run: Run,
+    best: NetworkEvaluator | None,
+    answer: Callable[[Total], object] = lambda total: None,
+    once: evaluation.Once = evaluation.afresh,
 ) -> dict[str, Any]:
     """Return `evaluation.evaluate` for the present network, and log its lines.
 
-    best: of the best network so far, or None. answer: see `evaluate`."""
+    best: of the best network so far, or None. answer: see `evaluate`. once: see `evaluation.evaluate`."""
     setup = run.setup
     ours = NetworkEvaluator(setup.game, run.playing.engine)
     ours.threshold = ranking.of_network(run, run.progress.iteration)
@@ -88,10 +99,42 @@ def measure(
         best,
         run.progress.iteration,
         lambda *what: _Shown(run, answer, *what),
+        once,
     )
     for line in evaluation_lines(result):
         run.report.say(line)
     return result
+
+
+class _Kept:
+    """The finished matches of the evaluation under way, those of earlier starts among them. Collective."""
+
+    def __init__(self, run: Run):
+        self.run, self.path = run, run.setup.folder / UNDER_WAY
+        keys = without_folders(run.setup.config)
+        settings = {key: keys[key] for key in keys if key.startswith(("evaluate.", "search."))}
+        # What decides the results, beside what never changes in a run.
+        self.of = json.dumps({"iteration": run.progress.iteration, "stem": _stem_hash(run), **settings})
+        self.results = run.world.share((run.files.read(self.path, self._look) or {}) if run.world.is_root else None)
+
+    def _look(self):
+        """Return {title: result} of the matches that the file has, {} if it is of another evaluation."""
+        try:
+            told = files.read_json(self.path) if files.is_there(self.path) else {}
+            return dict(told["matches"]) if told.get("of") == self.of else {}
+        except (ValueError, AttributeError, KeyError, TypeError):  # damaged: play all matches
+            return {}
+
+    def once(self, title: str, play: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """Return the result of a match, and play it only if it is not there."""
+        if title in self.results:
+            self.run.report.say("%s: its result is there already", title)
+            return self.results[title]
+        result = self.results[title] = play()
+        if self.run.world.is_root:
+            content = (json.dumps({"of": self.of, "matches": self.results}) + "\n").encode()
+            self.run.files.writer.do(self.path, lambda check: files.write_bytes(self.path, content, before=check))
+        return result
 
 
 class _Shown(evaluation.Shown):

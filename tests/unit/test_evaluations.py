@@ -1,8 +1,10 @@
 """The best network so far, as it is found on disk."""
 
+import functools
 import json
 import logging
 import os
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from safetensors.torch import save_file
 from stand_ins import part_of_run
 
 from az_mpi.core import files
+from az_mpi.core.signals import Stopped
 from az_mpi.network import resnet
 from az_mpi.network.engines.engine import Engine
 from az_mpi.run import evaluation_phase
@@ -135,3 +138,84 @@ def test_a_network_that_was_lost_and_trained_again_is_evaluated_again(tmp_path, 
     for damaged in ("{", "[]"):
         file.write_text(damaged)
         assert not evaluation_phase.is_done(run)
+
+
+MATCHES = "match against best", "match against random", "match against rollout"
+
+
+@pytest.fixture
+def evaluate(tmp_path, world, monkeypatch):
+    """Return evaluate(stop_in=None, simulations=0, bias=0): start the evaluation of a network, and return the titles of
+    the matches that were played. A stop is asked for in the match `stop_in`."""
+    (tmp_path / "evaluations").mkdir()
+    (tmp_path / "best").mkdir()
+    network = torch.nn.ModuleDict({"stem": torch.nn.Linear(1, 1)})
+    network.stem, played = network["stem"], []
+
+    def matches(world, config, game, ours, best, iteration, show, once=lambda title, play: play()):
+        def play(title):
+            played.append(title)
+            if title == evaluate.stop_in:
+                raise Stopped
+            return {"score": 0.5 + len(title) / 100}
+
+        found = {title.split()[-1]: once(title, functools.partial(play, title)) for title in MATCHES}
+        return {"iteration": iteration, "matches": found}
+
+    def evaluate(stop_in=None, simulations=0, bias=0.0):
+        evaluate.stop_in = stop_in
+        torch.nn.init.constant_(network.stem.bias, bias)
+        run = part_of_run(
+            world=world,
+            setup={
+                "folder": tmp_path,
+                "config": make_config(evaluate={"simulations": simulations}),
+                "game": CONNECT4,
+                "callbacks": SimpleNamespace(evaluation=lambda result: None),
+            },
+            playing={"engine": Engine()},
+            training={"network": network},
+            files={
+                "read": lambda path, look: look(),
+                "writer": SimpleNamespace(do=lambda path, action: action(lambda: None)),
+            },
+            report={
+                "status": SimpleNamespace(enter=lambda name: None),
+                "say": lambda *what: None,
+                "metrics": SimpleNamespace(write=lambda *what: None),
+            },
+            progress=Progress(iteration=3),
+        )
+        begun = len(played)
+        try:
+            evaluation_phase.evaluate(run, lambda total: None)
+        except Stopped:
+            pass
+        return [title.split()[-1] for title in played[begun:]]
+
+    monkeypatch.setattr(evaluation_phase, "load_best", lambda run, before: None)
+    monkeypatch.setattr(evaluation_phase.ranking, "of_network", lambda run, iteration: float("nan"))
+    monkeypatch.setattr(evaluation_phase.evaluation, "evaluate", matches)
+    monkeypatch.setattr(evaluation_phase, "evaluation_lines", lambda result: [])
+    return evaluate
+
+
+def test_an_evaluation_that_was_stopped_continues_with_the_match_that_was_not_finished(evaluate, tmp_path):
+    """Else one that takes longer than a job would begin again in each job."""
+    assert evaluate(stop_in=MATCHES[1]) == ["best", "random"]
+    assert evaluate(stop_in=MATCHES[2]) == ["random", "rollout"]
+    assert evaluate() == ["rollout"]
+    found = json.loads((tmp_path / "evaluations/000003.json").read_text())["matches"]
+    assert found == {title.split()[-1]: {"score": 0.5 + len(title) / 100} for title in MATCHES}
+    assert not (tmp_path / "evaluation.json").exists()
+
+
+def test_matches_of_another_network_or_other_settings_are_played_again(evaluate, tmp_path):
+    stopped = {"stop_in": MATCHES[1]}
+    evaluate(**stopped)
+    assert evaluate(bias=1.0, **stopped) == ["best", "random"]
+    assert evaluate(bias=1.0, simulations=9, **stopped) == ["best", "random"]
+    assert evaluate(bias=1.0, simulations=9, **stopped) == ["random"]
+    for damaged in ("{", "[]", "{}"):
+        (tmp_path / "evaluation.json").write_text(damaged)
+        assert evaluate(bias=1.0, simulations=9, **stopped) == ["best", "random"]

@@ -46,9 +46,9 @@ def evaluate(monkeypatch, world):
     monkeypatch.setattr(evaluation, "SearchPlayer", Network)
     monkeypatch.setattr("az_mpi.evaluate.opponents.SearchPlayer", Network)
 
-    def run(game, good=True, best=None, iteration=3, **keys):
+    def run(game, good=True, best=None, iteration=3, once=lambda title, play: play(), **keys):
         config = make_config(evaluate={"num_games": 20, "solver_positions": 0} | keys)
-        report = evaluation.evaluate(world, config, game, good, best, iteration, Shown())
+        report = evaluation.evaluate(world, config, game, good, best, iteration, Shown(), once)
         assert json.loads(json.dumps(report, allow_nan=False)) == report
         return report
 
@@ -71,6 +71,22 @@ def test_one_player_is_evaluated_by_scores(evaluate):
 def test_the_seeds_of_one_player_are_the_same_in_every_iteration(evaluate):
     reports = [evaluate(Race(1), iteration=iteration) for iteration in (1, 2)]
     assert reports[0].pop("iteration") == 1 and reports[1].pop("iteration") == 2 and reports[0] == reports[1]
+
+
+@pytest.mark.parametrize("num_players", [1, 3])
+def test_results_that_are_known_are_taken_in_place_of_matches(num_players, evaluate):
+    known, played = {}, []
+
+    def once(title, play):
+        if title not in known:
+            played.append(title)
+            known[title] = json.loads(json.dumps(play()))
+        return known[title]
+
+    given = {"best": False, "opponents": ["best", "random", "greedy"]}
+    reports = [evaluate(Race(num_players), once=once, **given) for _ in range(2)]
+    assert reports[0] == reports[1] == evaluate(Race(num_players), **given)
+    assert len(played) == len(set(played)) == len(reports[0]["matches"]) + (num_players == 1)
 
 
 def test_opponents_of_one_player_that_are_named_are_the_ones_that_play(evaluate):
