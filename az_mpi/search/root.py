@@ -16,6 +16,7 @@ from az_mpi.search import reroot, streams, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
 SHARED_FROM = 64  # moves: fewer are played by one thread
+LEAST_SHAPE = 1e-300  # of the noise of one action: alpha divided by the number of actions may be 0
 
 
 class Noise(NamedTuple):
@@ -44,13 +45,16 @@ def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
         kept[b, k] = trees.edge[b, first + k].edge_prior
     if noise.temperature != 1.0:
         _temper(trees, b, first, count, noise.temperature)
+    shape = max(noise.alpha / count, LEAST_SHAPE)
     drawn = floats_on_stack()
+    highest = -np.inf
     total = 0.0
     for k in range(count):
-        drawn[k] = streams.gamma(noise.streams, b, noise.alpha / count)
+        drawn[k] = streams.scaled_log_gamma(noise.streams, b, shape)
+        highest = max(highest, drawn[k])
+    for k in range(count):  # relative to the largest: all numbers themselves may underflow
+        drawn[k] = math.exp((drawn[k] - highest) / shape)
         total += drawn[k]
-    if total == 0.0:  # an alpha so small that every draw underflows
-        return
     for k in range(count):
         edge = trees.edge[b, first + k]
         edge.edge_prior = (1 - fraction) * edge.edge_prior + fraction * (drawn[k] / total)

@@ -41,11 +41,13 @@ def uniforms(streams: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 @uncounted()
-def gamma(streams: np.ndarray, i: int, shape: float) -> float:
-    """Draw from Gamma(shape, 1) by Marsaglia and Tsang (2000), advancing stream i."""
-    boost = 1.0
+def scaled_log_gamma(streams: np.ndarray, i: int, shape: float) -> float:
+    """Draw g from Gamma(shape, 1) by Marsaglia and Tsang (2000), advancing stream i; return shape * log(g). Of a small
+    shape g itself would underflow, while this stays near the logarithm of a uniform number."""
+    boost = 0.0
+    factor = shape
     if shape < 1.0:
-        boost = max(uniform(streams, i), 1e-300) ** (1.0 / shape)
+        boost = math.log(max(uniform(streams, i), 1e-300))
         shape += 1.0
     d = shape - 1.0 / 3.0
     c = 1.0 / math.sqrt(9.0 * d)
@@ -55,4 +57,4 @@ def gamma(streams: np.ndarray, i: int, shape: float) -> float:
         x = radius * math.cos(2.0 * math.pi * uniform(streams, i))
         v = (1.0 + c * x) ** 3
         if v > 0.0 and math.log(1.0 - uniform(streams, i)) < 0.5 * x * x + d - d * v + d * math.log(v):
-            return boost * d * v
+            return boost + factor * math.log(d * v)

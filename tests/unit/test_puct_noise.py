@@ -148,6 +148,28 @@ def test_choice_leaves_the_visits_alone():
     assert visits_of(search, slots).tolist() == [[1, 2, 3, 4, 5, 6, 7, 8, 9]] * 3
 
 
+@pytest.mark.parametrize("alpha", [0.01, 0.03, 0.3, 1.0, 10.0])
+def test_the_largest_noise_of_a_root_has_the_share_that_numpy_draws(alpha):
+    """Whole noise, 7 actions, 4000 roots; tolerance: 5 standard errors. Priors are equal where there is no noise."""
+    search, slots = noisy(4000, alpha, fraction=1.0)
+    search.step(slots)
+    drawn = search.trees.edge_prior[:, :7].astype(float)
+    expected = np.random.default_rng(1).dirichlet(np.full(7, alpha / 7), 40_000).max(axis=1)
+    most = drawn.max(axis=1)
+    assert abs(most.mean() - expected.mean()) < 5 * expected.std() * math.sqrt(1 / 4000 + 1 / 40_000)
+    assert np.abs(drawn.mean(axis=0) - 1 / 7).max() < 5 * math.sqrt(6 / 49 / (alpha + 1) / 4000)
+    assert np.ptp(drawn, axis=1).min() > 0.01
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 1e-40, 1e-300, 5e-324])
+def test_noise_of_an_alpha_near_0_is_all_of_one_action_each_as_often(alpha):
+    search, slots = noisy(700, alpha, fraction=1.0)
+    search.step(slots)
+    drawn = search.trees.edge_prior[:, :7]
+    assert (drawn.max(axis=1) > 0.999).all()
+    assert np.bincount(drawn.argmax(axis=1), minlength=7).min() > 60  # 100 each, with a standard deviation of 9.3
+
+
 def test_tiny_alpha_keeps_priors_a_distribution():
     search, slots = noisy(200, alpha=0.001)
     search.step(slots)
