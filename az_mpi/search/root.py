@@ -17,6 +17,7 @@ from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
 SHARED_FROM = 64  # moves: fewer are played by one thread
 LEAST_SHAPE = 1e-300  # of the noise of one action: alpha divided by the number of actions may be 0
+LEAST_PRIOR = 1e-30  # smaller ones count as that
 
 
 class Noise(NamedTuple):
@@ -87,17 +88,36 @@ def playable(trees: tree.Trees, b: int, n: int, e: int) -> bool:
 
 @inner()
 def counted(trees: tree.Trees, b: int, visits: np.ndarray) -> None:
-    """Write N(root, a) of tree b for each edge of the root, float32 [edges]; 0 for actions that are not `playable`,
-    unless nothing else was tried."""
+    """Write N(root, a) of tree b for each edge of the root, float32 [edges]; 0 for actions that are not `playable`.
+    Where all that were tried are proven losses and others are left, write priors of those in place of visits."""
     root = trees.node[b, 0]
     tried = False
+    lost = False
     for k in range(root.edge_count):
         visits[k] = trees.edge[b, root.first_edge + k].edge_visits
-        tried = tried or (visits[k] > 0 and playable(trees, b, np.int64(0), root.first_edge + k))
-    if tried:  # else only proven losses have been tried yet
+        if visits[k] > 0 and not tried:
+            tried = playable(trees, b, np.int64(0), root.first_edge + k)
+            lost = not tried
+    if tried:
         for k in range(root.edge_count):
             if not playable(trees, b, np.int64(0), root.first_edge + k):
                 visits[k] = 0
+    elif lost and not root.exact:
+        _count_priors(trees, b, visits)
+
+
+@inner()
+def _count_priors(trees, b, visits):
+    """Write the prior of each edge of the root that is `playable`, as a part of the largest one, and 0 for the
+    others."""
+    root = trees.node[b, 0]
+    highest = 0.0
+    for k in range(root.edge_count):
+        good = playable(trees, b, np.int64(0), root.first_edge + k)
+        visits[k] = max(trees.edge[b, root.first_edge + k].edge_prior, LEAST_PRIOR) if good else 0.0
+        highest = max(highest, visits[k])
+    for k in range(root.edge_count):
+        visits[k] /= highest
 
 
 @inlined()
@@ -164,7 +184,7 @@ def surprise_of(trees: tree.Trees, b: int, actions: np.ndarray, probabilities: n
         prior = trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
         if noise.kept.shape[1] and not noise.due[b]:
             prior = noise.kept[b, k]
-        found = np.float32(found + probabilities[m] * math.log(probabilities[m] / max(prior, 1e-30)))
+        found = np.float32(found + probabilities[m] * math.log(probabilities[m] / max(prior, LEAST_PRIOR)))
     return found
 
 

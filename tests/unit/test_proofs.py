@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from helpers import Hashed, board, edges_of_root, policy_of, searching, steps, tree_as_dict
+from helpers import Corridor, Hashed, Table, board, edges_of_root, policy_of, searching, steps, tree_as_dict
 
 from az_mpi import games
 from az_mpi.evaluate import solver
 from az_mpi.network.evaluators import UniformEvaluator
+from az_mpi.search import streams
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
 WON_IN_TWO = """
@@ -119,3 +120,39 @@ def test_a_known_root_takes_no_evaluation():
     steps(search, slots, 5)
     assert len(asked) == before[0] and search.trees.visits[0, 0] == before[1] + 5
     assert search.trees.value_sum[0, 0] == before[2] + 5
+
+
+class Doors(Corridor):
+    """Who opens the first of four doors loses. The others lead on."""
+
+    name, num_actions = "doors", 4
+    symmetry_actions = np.arange(4, dtype=np.int32)[None]
+
+    def play(self, states, actions):
+        cells = np.where(actions == 0, 0, 2)
+        return np.stack([cells, 1 - self.to_play(states)], axis=1).astype(np.uint64)
+
+    def legal(self, states):
+        return np.ones((len(states), 4), bool)
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_a_search_that_has_tried_proven_losses_alone_plays_the_other_moves_by_their_priors(noise):
+    game = Doors()
+    evaluate = Table(game, {(2, 0): ([0.5, 0.1, 0.3, 0.1], 0.0)})
+    settings = {"algorithm": "puct", "simulations": 1, "dirichlet_fraction": 0.0, "forced_playouts": 2.0}
+    words = streams.keyed(1, np.arange(400, dtype=np.uint64))
+    search, slots = searching(game, evaluate, np.repeat(game.initial(1), 400, axis=0), noise, words, **settings)
+    search.run(slots)
+    assert (search.trees.edge_visits[:, :4] == [1, 0, 0, 0]).all()
+    assert search.trees.edge_exact[:, 0].all() and not search.trees.exact[:, 0].any()
+    assert np.abs(policy_of(search, slots) - [0, 0.2, 0.6, 0.2]).max() < 1e-6
+    assert (search.choose(slots, np.zeros(400)) == 2).all()
+    drawn = np.bincount(search.choose(slots, np.ones(400)), minlength=4)
+    assert drawn[0] == 0 and (drawn[1:] > [40, 190, 40]).all()  # expected: 80, 240, 80
+
+
+def test_a_root_that_no_simulation_has_left_has_no_visits_that_count():
+    search, slots = searching(TICTACTOE, UniformEvaluator(TICTACTOE), TICTACTOE.initial(1), algorithm="puct")
+    search.step(slots)
+    assert not policy_of(search, slots).any()

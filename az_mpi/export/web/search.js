@@ -103,13 +103,16 @@ class Search {
       node.exact = true; node.exactValue = best;
     }
   }
-  // Visits of the root's moves, 0 for those proven to be worse.
+  // Visits of the root's moves, 0 for those proven to be worse. If only proven losses were tried, the others' priors.
   counts() {
     const root = this.root, good = root.actions.map((_, e) => {
       const known = this.known(root, e);
       return root.exact ? known !== null && known >= root.exactValue : known === null || known > -1;
     });
     const tried = good.some((is, e) => is && root.edgeVisits[e] > 0);
+    if (!tried && !root.exact && root.edgeVisits.some((visits) => visits > 0)) {
+      return root.actions.map((_, e) => (good[e] ? Math.max(root.priors[e], 1e-30) : 0));
+    }
     return root.actions.map((_, e) => (tried && !good[e] ? 0 : root.edgeVisits[e]));
   }
   choose() {
@@ -126,7 +129,7 @@ class Search {
   }
   // What the search says of each move, best first: see az_mpi/search/reading.py.
   moves() {
-    const root = this.root, counts = this.counts(), total = Math.max(counts.reduce((a, b) => a + b, 0), 1);
+    const root = this.root, counts = this.counts(), total = counts.reduce((a, b) => a + b, 0) || 1;
     const rows = root.actions.map((action, e) => {
       const known = this.known(root, e), visits = root.edgeVisits[e];
       const value = !visits ? null : known !== null ? known : root.edgeSums[e] / visits;
