@@ -129,13 +129,17 @@ class Guard(Game):
             return ended, value
         for_each = value.reshape(n, -1)
         counts = np.ones(n, np.bool_) if self.num_players == 1 else ended  # a limit may end a game of one player
-        self.__need(
-            "terminal (value)",
-            ~counts | (np.abs(for_each) <= 1).all(axis=1),
-            states,
-            "a number in [-1, 1]" if self.num_players <= 2 else "a number in [-1, 1] for each player",
-            lambda i: str(value[i]),
-        )
+        compiled, needed = self.has_entries, "a number in [-1, 1]"
+        if self.num_players > 2:
+            needed += " for each player"
+        if compiled:  # whose loop takes no other ones
+            needed += f" from `{'result' if self.num_players <= 2 else 'results'}`, also before the end"
+        fits = (np.abs(for_each) <= 1).all(axis=1) | ~(counts | compiled)
+        self.__need("terminal (value)", fits, states, needed, lambda i: str(value[i]))
+        if compiled and self.num_outcomes and ended.any():
+            over = states[ended]
+            is_player = self.to_play(over) != CHANCE
+            self.__need("to_play", is_player, over, "a player where the game is over", lambda _: str(CHANCE))
         if self.__exact:
             self.__need(
                 "terminal (value)",

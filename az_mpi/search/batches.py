@@ -15,13 +15,15 @@ import numpy as np
 
 from az_mpi.core.intrinsics import finish_shared
 from az_mpi.core.own_modules import fitting
-from az_mpi.core.players import num_values
+from az_mpi.core.players import CHANCE, num_values
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.search import loop_memory, root, simulation_loop, tree
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
+
+MOST_ASKED = 10_000  # states after an action, and after the outcomes of chance, that are looked at where rules fail
 
 
 class Search(Protocol):
@@ -165,14 +167,33 @@ class CompiledBatch(Batch):
 
 def _report(game: Game, trees: tree.Trees, b: int) -> NoReturn:
     """Raise what the rules raise, or are found to do wrong, for a position of tree b or one after it."""
-    states = trees.state[b, : trees.tree[b]["nodes_used"]]
-    for state in states[trees.node[b, : len(states)]["edge_count"] > 0]:
-        actions = np.flatnonzero(game.legal(state[None])[0])
-        after = game.play(np.repeat(state[None], len(actions), axis=0), actions)
-        live = after[~game.terminal(after)[0]]
-        game.to_play(after), game.legal(live), game.planes(live), game.canonical_key(live)
-    game.legal(states[~trees.node[b, : len(states)]["ended"]])
+    num = int(trees.tree[b]["nodes_used"])
+    states, nodes = trees.state[b, :num], trees.node[b, :num]
+    plies = np.full(num, trees.tree[b]["root_ply"])
+    _ask(game, states[:1], plies[:1])  # of the others each comes after one that has edges
+    for n in range(num):
+        if n > 0:
+            plies[n] = plies[nodes["parent"][n]] + 1
+        edges = trees.edge[b, nodes["first_edge"][n] :][: nodes["edge_count"][n]]
+        actions = edges["edge_action"].astype(np.int64)
+        after, ply = np.repeat(states[n : n + 1], len(actions), axis=0), plies[n]
+        while len(after):  # moves of chance may follow each other
+            after, ply = np.unique(game.play(after, actions), axis=0)[:MOST_ASKED], ply + 1
+            after = after[_ask(game, after, ply)]
+            rows, actions = np.nonzero(game.chances(after) > 0) if len(after) else (np.empty(0, np.int64),) * 2
+            after = after[rows]
     raise OwnCodeError(
         f"the game {game.name}: its compiled rules fail, or return what they must not, after a position where they do "
         "not do so alone\n  `compiled = False` in its class runs them as Python; docs/games.md says what they return"
     )
+
+
+def _ask(game, states, plies):
+    """Call the methods that the loop needs at these states, [n, S], and no other one. Return where chance is to move,
+    bool [n]. plies: the moves before them."""
+    ended = game.terminal_at(states, plies)[0]
+    drawn = (game.to_play(states) == CHANCE) & ~ended
+    asked = states[~ended & ~drawn]
+    if len(asked):
+        game.legal(asked), game.planes(asked), game.canonical_key(asked)
+    return drawn

@@ -11,13 +11,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers import make_config, play_games
+from kinds import Pig, Rain
 from runners import Race
 
 from az_mpi import games
+from az_mpi.core.players import CHANCE
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.guard import guarded
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
+from az_mpi.network.evaluators import UniformEvaluator
 from az_mpi.search import batches, tree
 from az_mpi.selfplay.player import Player
 
@@ -141,6 +144,131 @@ def test_self_play_of_rules_that_leave_their_arrays_stops_with_one_block(wild):
     assert f"race(length=10): {METHODS[wild]} raises an error" in lines[0]
     assert Path(__file__).name in str(raised.value) and "IndexError" in str(raised.value)
     assert all(line.startswith("  ") for line in lines[1:]) and "Traceback" not in str(raised.value)
+
+
+class Strict(Pig):
+    """Pig whose methods for the player to move raise an error where chance moves. `broken` names the rule that breaks
+    once somebody has points."""
+
+    name = "strict"
+
+    def legal_actions(self, state, legal):
+        if state[3] & 1:
+            raise ValueError("asked where chance moves")
+        legal[0], legal[1] = True, state[2] > 0
+
+    def observe(self, state, planes):
+        if state[3] & 1:
+            raise ValueError("asked where chance moves")
+        planes[0, 0, 0] = state[0]
+
+    def canonical(self, state):
+        if state[3] & 1:
+            raise ValueError("asked where chance moves")
+        return state[0] + 100 * state[1] + 10000 * state[2] + 1000000 * state[3], 0
+
+
+def strict(**rules):
+    return guarded(type("Broken", (Strict,), {**rules, "__module__": __name__})())
+
+
+def short_chances(self, state, chances):
+    chances[:] = 1 / 6
+    if state[0] + state[1] > 0:
+        chances[5] = 0.01
+
+
+def no_number(self, state, chances):
+    chances[:] = 1 / 6
+    if state[0] + state[1] > 0:
+        chances[5] = np.nan
+
+
+def no_six(self, state, action):
+    if state[3] & 1 and action == 5 and state[0] + state[1] > 0:
+        raise ValueError("no such face")
+    player = state[3] >> 1
+    if not state[3] & 1 and action == 0:
+        state[3] |= 1
+    elif not state[3] & 1:
+        state[player] += state[2]
+        state[2], state[3] = 0, 2 * (1 - player)
+    elif action == 0:
+        state[2], state[3] = 0, 2 * (1 - player)
+    else:
+        state[2] += action + 1
+        state[3] = 2 * player
+
+
+def early_value(self, state):
+    player = state[3] >> 1
+    if state[1 - player] >= self.goal:
+        return True, -1.0
+    return False, 2.0 if state[0] + state[1] > 0 else 0.0
+
+
+def chance_at_the_end(self, state):
+    player = state[3] >> 1
+    return CHANCE if state[3] & 1 or state[player] + state[2] >= self.goal else player
+
+
+class TwoDrops(Rain):
+    """Rain where two drops fall after the second move, of which the last is drawn with wrong probabilities."""
+
+    name, max_plies = "two_drops", 14
+
+    def apply(self, state, action):
+        if state[6]:
+            state[action], state[6] = 1, state[6] - 1
+        else:
+            state[action] = 0
+            state[5] += 1
+            state[6] = 2 if state[5] == 2 else 1
+
+    def outcome_chances(self, state, chances):
+        for cell in range(5):
+            chances[cell] = state[cell] == 0
+        chances[:] /= chances.sum() + (state[5] == 2 and state[6] == 1)
+
+
+FAULTS = {
+    "probabilities below 1": (
+        lambda: strict(outcome_chances=short_chances),
+        r"chances returned probabilities from 0\.01 to 0\.166667, whose sum is 0\.84.*chance to move:",
+    ),
+    "a probability that is no number": (
+        lambda: strict(outcome_chances=no_number),
+        r"chances returned probabilities .*nan.*chance to move:",
+    ),
+    "an outcome that raises": (
+        lambda: strict(apply=no_six),
+        r"play raises an error: .*ValueError: no such face.*chance to move:",
+    ),
+    "a value before the end": (
+        lambda: strict(result=early_value),
+        r"terminal \(value\) returned 2\.0\n  expected: a number in \[-1, 1\] from `result`.*in this state, ",
+    ),
+    "chance at the end": (
+        lambda: strict(current_player=chance_at_the_end),
+        r"to_play returned -1\n  expected: a player where the game is over\n  in this state",
+    ),
+    "the second of two moves of chance": (
+        lambda: guarded(TwoDrops()),
+        r"chances returned probabilities from 0 to .*, whose sum is 0\..*chance to move:",
+    ),
+}
+
+
+@pytest.mark.parametrize("make, said", FAULTS.values(), ids=FAULTS)
+def test_compiled_rules_that_are_broken_are_named_with_their_state(make, said):
+    """No method is called where the program itself does not call it: those of `Strict` would be blamed."""
+    game = make()
+    config = make_config("tictactoe", search={"simulations": 40}, selfplay={"parallel_games": 2})
+    player = Player(config, game, UniformEvaluator(game), 0)
+    assert all(isinstance(batch, batches.CompiledBatch) for _, batch in player._groups)
+    with pytest.raises(OwnCodeError, match=f"(?s){said}") as raised:
+        play_games(player, range(3))
+    assert "asked where chance moves" not in str(raised.value)
 
 
 HELPER = """
