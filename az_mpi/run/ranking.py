@@ -3,6 +3,8 @@
 import functools
 from collections.abc import Callable
 
+import numpy as np
+
 from az_mpi.core import files
 from az_mpi.run.state import Run
 from az_mpi.selfplay import ranked
@@ -13,9 +15,12 @@ from az_mpi.telemetry.summary import threshold_text
 
 
 def renew(run: Run) -> None:
-    """Let self-play search by the threshold of the iteration under way. Collective."""
-    found = of_iteration(run, run.progress.iteration)
-    run.playing.threshold, run.playing.evaluate.threshold = found, found.result
+    """Let self-play search by the threshold of the iteration under way, while no evaluations are. Collective."""
+    found, playing = of_iteration(run, run.progress.iteration), run.playing
+    before, playing.threshold, playing.evaluate.threshold = playing.threshold, found, found.result
+    if not np.array_equal(before.result, found.result, equal_nan=True):
+        # What the trees have found is on the scale of the threshold before, or was proven without one.
+        playing.player.begin_searches_anew()
     values = ranked.figures(found)
     run.report.status.threshold = threshold_text(values, run.setup.game.score_name) if values else None
 

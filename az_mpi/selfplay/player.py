@@ -131,6 +131,13 @@ class Player:
         self._ended = deque((slot, game) for slot, game in self._ended if not old[slot])
         return int(old.sum())
 
+    def begin_searches_anew(self) -> None:
+        """Forget what the searches of the games under way have found, since values have got another scale. The games
+        stay as they are, and continue their random numbers. Only while no evaluations are under way."""
+        slots, search = np.flatnonzero(self.live), self.search
+        if len(slots):
+            search.reset(slots, search.trees.state[slots, 0], search.streams[slots], self.ply[slots])
+
     def start(self, slots: np.ndarray, ids: np.ndarray, iteration: int) -> None:
         """Begin a game in each slot; ids: uint64 [n]. Its random numbers depend on the seed and its id alone. Where it
         begins, see `starts.begin`. Raises OwnCodeError if the limit of moves ends it before a player moves."""

@@ -19,6 +19,7 @@ from az_mpi.run import ranking as run_ranking
 from az_mpi.run.run_files import RunFiles
 from az_mpi.search import make_search
 from az_mpi.selfplay import ranked as ranking
+from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.record import Record, game_dtype, position_dtype
 from az_mpi.storage import segment, thresholds
 from az_mpi.storage.checkpoint import Progress
@@ -178,11 +179,12 @@ def test_a_run_ranks_games_by_those_of_earlier_iterations(tmp_path):
         world=Alone(),
         setup={"config": make_config(selfplay={"ranked_reward": 0.5, "ranked_games": 3}), "game": DIGITS},
         files=RunFiles(tmp_path, DIGITS, 600.0),
-        playing={"evaluate": UniformEvaluator(DIGITS)},
+        playing={"evaluate": UniformEvaluator(DIGITS), "player": None, "threshold": ranking.Threshold()},
         progress=Progress(iteration=2),
         report={"status": None},
     )
     run.report.status = part_of_run()
+    run.playing.player = make_player("puct", run.playing.evaluate)
     run_ranking.renew(run)
     assert run.playing.threshold == (0.5, 24) and run.playing.evaluate.threshold == 0.5
     assert run.report.status.threshold == "units 24"
@@ -195,6 +197,86 @@ def test_a_run_ranks_games_by_those_of_earlier_iterations(tmp_path):
         {"num_games": 1, "num_positions": 2, "num_steps": 3, **ranking.figures(run.playing.threshold)}
     )
     assert ", ranked by score 24;" in line and threshold_text({"ranked_threshold": 0.25}) == "result +0.250"
+
+
+def make_player(algorithm, evaluate):
+    search = {"algorithm": algorithm, "simulations": 20, "full_share": 0.5, "fast_simulations": 6}
+    return Player(make_config(search=search, selfplay={"parallel_games": 6}), DIGITS, evaluate, 0)
+
+
+def renewed(player, threshold, monkeypatch):
+    """Let games continue with this threshold as a run does, which had none before or that of the evaluator."""
+    before, found = ranking.Threshold(player.search.evaluate.threshold), ranking.Threshold(threshold)
+    monkeypatch.setattr(run_ranking, "of_iteration", lambda run, iteration: found)
+    playing = {"evaluate": player.search.evaluate, "player": player, "threshold": before}
+    run = part_of_run(progress={"iteration": 1}, playing=playing, report={"status": part_of_run()})
+    run.setup = part_of_run(game=DIGITS)
+    run_ranking.renew(run)
+
+
+def under_way(algorithm, threshold=math.nan):
+    """Return a player in whose games some moves were made, paused."""
+    evaluate = UniformEvaluator(DIGITS)
+    evaluate.threshold = threshold
+    player = make_player(algorithm, evaluate)
+    player.start(player.free(), np.arange(6, dtype=np.uint64), 0)
+    while player.ply.max() < 3:
+        player.step()
+    player.pause()
+    return player
+
+
+@BOTH
+@pytest.mark.parametrize("before, now", [(math.nan, 0.6), (0.2, 0.6), (0.6, math.nan)])
+def test_with_another_threshold_the_trees_of_games_under_way_begin_anew(algorithm, before, now, monkeypatch):
+    """Trees with ends by both thresholds would mix results and ranks, and what was proven without one holds no more."""
+    player = under_way(algorithm, before)
+    slots, trees = np.flatnonzero(player.live), player.search.trees
+    assert trees.nodes_used[slots].max() > 3 and (not math.isnan(before) or trees.exact[slots].any())
+    games_before = [player.ids.copy(), player.ply.copy(), trees.state[slots, 0].copy(), player._moves.states.copy()]
+    renewed(player, now, monkeypatch)
+    trees = player.search.trees
+    assert (trees.nodes_used[slots] == 1).all() and not trees.exact[slots, 0].any()
+    assert (trees.root_ply[slots] == player.ply[slots]).all()
+    games_after = [player.ids, player.ply, trees.state[slots, 0], player._moves.states]
+    assert all((one == other).all() for one, other in zip(games_before, games_after))
+    seen = set()
+    while player.live.any():
+        player.step()
+        for b in np.flatnonzero(player.live):
+            ended = np.flatnonzero(trees.ended[b, : trees.nodes_used[b]])
+            found, digits = trees.exact_value[b, ended], trees.state[b, ended, 1]
+            assert (found == all_ranked((digits / 16 - 1).astype(np.float32), now)).all()
+            seen |= set(found.tolist())
+    assert seen and (math.isnan(now) or seen <= {-1.0, 0.0, 1.0})
+    record = player.take()
+    assert sorted(record.games["id"].tolist()) == list(range(6)) and (record.games["length"] == 5).all()
+
+
+@BOTH
+@pytest.mark.parametrize("threshold", [math.nan, 0.6])
+def test_with_the_same_threshold_the_trees_of_games_under_way_are_kept(algorithm, threshold, monkeypatch):
+    player = under_way(algorithm, threshold)
+    before = [tree_as_dict(player.search.trees, b) for b in np.flatnonzero(player.live)]
+    renewed(player, float(np.float64(threshold)), monkeypatch)
+    assert [tree_as_dict(player.search.trees, b) for b in np.flatnonzero(player.live)] == before
+
+
+@BOTH
+def test_games_continue_with_their_own_random_numbers_where_their_trees_begin_anew(algorithm, monkeypatch):
+    """Beside other games, on another rank, a game plays the same moves."""
+    found = []
+    for alone in (False, True):
+        player = under_way(algorithm)
+        player.live[1:] &= not alone
+        renewed(player, 0.6, monkeypatch)
+        while player.live[0]:
+            player.step()
+        player.pause()
+        games_played = player.take()
+        first = games_played.select(games_played.games["id"] == 0)
+        found.append([first.positions.tobytes(), first.policy.tobytes()])
+    assert found[0] == found[1] and found[0][0]
 
 
 @pytest.mark.parametrize("game", [Pig(), Trio(), games.make("tictactoe")], ids=lambda game: game.name)
