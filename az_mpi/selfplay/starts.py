@@ -36,7 +36,7 @@ def begin(
     start_share is that of Go-Exploit (Trudeau and Bowling 2023, "Targeted Search Control in AlphaZero for Effective
     Policy Improvement"), whose archive holds the states that were visited.
     """
-    states = game.initial(len(words))
+    states = np.array(game.initial(len(words)), order="C")  # a copy: a game may keep the array that it returns
     plies = np.zeros(len(words), np.int32)
     if settings.start_share and archive and len(archive.plies):
         _from_archive(states, plies, archive, settings.start_share, max_plies, words)

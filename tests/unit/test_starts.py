@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers import CONNECT4, Hashed, by_id, make_config, play_games, positions
+from helpers import CONNECT4, Corridor, Hashed, by_id, make_config, play_games, positions
 from kinds import Digits, Trio, plain
 
 from az_mpi import games
@@ -79,6 +79,28 @@ def test_compiled_rules_make_the_random_moves_that_rules_as_python_make(game, ca
     for one, other in zip(*found):
         assert one.tobytes() == other.tobytes()
     assert (drawn[0] == drawn[1]).all() and found[0][1].max() > 1
+
+
+class Keeping(Corridor):
+    """Returns rows of an array that it keeps, or its one row as often as there are games."""
+
+    def __init__(self, repeats):
+        super().__init__(9)
+        self.repeats, self.kept = repeats, Corridor(9).initial(50)
+
+    def initial(self, n):
+        return np.broadcast_to(self.kept[0], (n, 2)) if self.repeats else self.kept[:n]
+
+
+@pytest.mark.parametrize("repeats", [False, True])
+@pytest.mark.parametrize("settings", [{"random_plies": 2}, {"start_share": 1.0}], ids=["random", "archive"])
+def test_the_initial_position_of_a_game_that_keeps_it_stays_as_it_is(repeats, settings):
+    game, first = Keeping(repeats), Corridor(9).initial(50)
+    given = Archive(Corridor(9).play(first[:1], np.zeros(1, np.int64)), np.ones(1, np.int32))
+    states, plies = begin(game, models.Selfplay(**settings), given, 6, words(50))
+    assert plies.any() and (states != first).any() and (game.initial(50) == first).all()
+    states[:] = 0  # the caller may write into what it got, too
+    assert (game.initial(50) == first).all()
 
 
 def player(parallel_games=8, given=True, **settings):
