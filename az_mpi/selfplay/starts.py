@@ -58,10 +58,13 @@ def _play_on(game, states, plies, most, max_plies, words):
     """Play 0 to `most` random moves in each game, each number as likely. A move that would end a game is not played,
     and no further one after it."""
     if game.has_entries and not game.num_outcomes:
-        rows = states.view(np.uint8).reshape(len(states), -1)
+        to = states.copy(), plies.copy(), words.copy()
+        rows = to[0].view(np.uint8).reshape(len(states), -1)
         sizes = game.num_actions, game.num_players
-        if _play_on_compiled(game.entries, rows, plies, most, max_plies, words, *sizes) != FAILED:
-            return  # otherwise the methods for batches say what is wrong
+        if _play_on_compiled(game.entries, rows, to[1], most, max_plies, to[2], *sizes) != FAILED:
+            states[:], plies[:], words[:] = to
+            return
+        # The methods for batches begin again with the same draws, meet the same failure, and say what is wrong.
     wanted = (streams.uniforms(words, np.arange(len(words))) * (most + 1)).astype(np.int64)
     going = np.flatnonzero(wanted > 0)
     states[going] = _drawn(game, states[going], plies, going, words)

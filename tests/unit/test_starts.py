@@ -4,9 +4,12 @@ import numpy as np
 import pytest
 from helpers import CONNECT4, Corridor, Hashed, by_id, make_config, play_games, positions
 from kinds import Digits, Trio, plain
+from runners import Race
 
 from az_mpi import games
 from az_mpi.config import schema as models
+from az_mpi.core.problems import OwnCodeError
+from az_mpi.games.guard import guarded
 from az_mpi.search import streams
 from az_mpi.selfplay.player import Player
 from az_mpi.selfplay.starts import Archive, begin
@@ -79,6 +82,31 @@ def test_compiled_rules_make_the_random_moves_that_rules_as_python_make(game, ca
     for one, other in zip(*found):
         assert one.tobytes() == other.tobytes()
     assert (drawn[0] == drawn[1]).all() and found[0][1].max() > 1
+
+
+class Trap(Race):
+    """A race whose rules fail where a runner is on one of two fields."""
+
+    def apply(self, state, action):
+        if state[state[2]] == 4 or state[state[2]] == 5:
+            raise ValueError("a trap")
+        state[state[2]] += action + 1
+        state[2] = 1 - state[2]
+
+
+def test_random_moves_that_compiled_rules_fail_at_end_as_with_rules_as_python():
+    """Each seed makes the same moves either way, or the same failure: none continues from a game that had begun."""
+    game = guarded(Trap(length=30))
+    found = []
+    for rules in (game, plain(game)):
+        found.append([])
+        for seed in range(30):
+            try:
+                starts = begin(rules, models.Selfplay(random_plies=8), None, 60, streams.keyed(seed, np.arange(2)))
+                found[-1].append([part.tolist() for part in starts])
+            except OwnCodeError:
+                found[-1].append("a trap")
+    assert found[0] == found[1] and 5 < found[0].count("a trap") < 30
 
 
 class Keeping(Corridor):
