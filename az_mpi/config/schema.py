@@ -74,9 +74,10 @@ class Search(Section):
         "puct",
         (
             'The search in self-play. "puct" is that of AlphaZero. "gumbel" (Danihelka et al. 2022) learns from few '
-            "simulations too, down to 2. It does not use c_puct, c_puct_base, fpu_reduction, the dirichlet keys, "
-            "forced_playouts and root_policy_temperature. Matches and play take the same search, but in positions "
-            'with more than 16 legal moves, or more than gumbel_actions, "gumbel" searches by PUCT.'
+            "simulations too, down to 2. In self-play it does not use c_puct, c_puct_base, fpu_reduction, the "
+            "dirichlet keys, forced_playouts and root_policy_temperature. Matches and play take the same search, but "
+            'in positions with more than 16 legal moves, or more than gumbel_actions, "gumbel" searches by PUCT, with '
+            "c_puct, c_puct_base and fpu_reduction."
         ),
     )
     simulations: whole(1, 100_000) = fixed(100, "Simulations for each move (the paper: 800).")

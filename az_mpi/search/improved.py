@@ -96,8 +96,8 @@ def scale(trees: tree.Trees, b: int, most: int, rule: Any) -> float:
 
 @inlined()
 def next_edge(trees: tree.Trees, b: int, n: int, rule: Any) -> int:
-    """Return the edge of node n, below the root, with the largest pi'(a) - N(a) / (1 + sum_b N(b)), the first of equals
-    (equation 14). The node's result is not known. rule: `gumbel.Rule`.
+    """Return the edge of node n, below the root, with the largest pi'(a) - N(a) / (1 + sum_b N(b)) (equation 14). Of
+    equals it is one that was not visited, else the first. The node's result is not known. rule: `gumbel.Rule`.
 
     It is what `improve` of the `completed` values would give, in fewer steps: this is most of what Gumbel search
     computes. All actions that were not visited have one q, so one exponential, and the best of them is the likeliest:

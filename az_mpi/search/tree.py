@@ -74,7 +74,7 @@ TREE = np.dtype(
         ("edges_used", np.int32),
         ("path_length", np.int32),  # of the simulation under way
         ("root_ply", np.int32),  # moves from the start of the game to the root
-        # Of the compiled loop (loop.py), whose simulations end in another call than they begin in:
+        # Of the compiled loop (simulation_loop.py), whose simulations end in another call than they begin in:
         ("leaf", np.int32),  # node that the simulation has reached
         ("row", np.int32),  # of its evaluation in the batch; -1: it is in none yet
         ("symmetry", np.int16),  # that its position is evaluated in
