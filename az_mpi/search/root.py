@@ -177,13 +177,18 @@ def surprise(
 def surprise_of(trees: tree.Trees, b: int, actions: np.ndarray, probabilities: np.ndarray, noise: Noise) -> float:
     """Return what `surprise` does, of tree b alone."""
     found = np.float32(0)
+    num = trees.node[b, 0].edge_count
     k = 0
     for m in range(len(actions)):
-        while trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
-            k += 1  # both are in the order of the actions
-        prior = trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
-        if noise.kept.shape[1] and not noise.due[b]:
-            prior = noise.kept[b, k]
+        left = num
+        while left > 0 and trees.edge[b, trees.node[b, 0].first_edge + k].edge_action != actions[m]:
+            k = k + 1 if k + 1 < num else 0  # both are in the order of the actions, but for a policy of a user's own
+            left -= 1
+        prior = np.float32(0)  # of an action that is no edge
+        if left > 0:
+            prior = trees.edge[b, trees.node[b, 0].first_edge + k].edge_prior
+            if noise.kept.shape[1] and not noise.due[b]:
+                prior = noise.kept[b, k]
         found = np.float32(found + probabilities[m] * math.log(probabilities[m] / max(prior, LEAST_PRIOR)))
     return found
 

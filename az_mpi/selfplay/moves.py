@@ -84,11 +84,18 @@ def empty(game: Game, num_games: int, num_moves: int) -> Moves:
     return Moves(np.zeros((num_games, num_moves), MOVE), states, policy, num_entries)
 
 
-def added(moves: Moves, search: Search, slots: np.ndarray, plies: np.ndarray, found: Found) -> Moves:
+def added(
+    moves: Moves, search: Search, slots: np.ndarray, plies: np.ndarray, found: Found, keeps_surprises: bool
+) -> Moves:
     """Return the same moves and those that the games `slots`, int64 [n], play now from the roots of their trees.
-    plies: int32 [n], the moves before them. Raises OwnCodeError if the parts of `found` do not fit together, or
-    are no legal actions."""
-    _check(search, slots, found)
+    plies: int32 [n], the moves before them. keeps_surprises: ask the search for them, in place of those in `found`.
+    Raises OwnCodeError if the parts of `found` do not fit together, or are no legal actions."""
+    _check_counts(slots, found)
+    _check_actions(search, slots, found)
+    if keeps_surprises:  # not before: compiled code reads the policy
+        surprises = search.surprise(slots, (found.nums, found.entries, found.probabilities))
+        found = found._replace(surprises=surprises)
+        _check_counts(slots, found)
     moves = _with_room(moves, slots, found.nums)
     _keep(_in_bytes(moves), tree.in_bytes(search.trees), slots, plies, found)
     return moves
@@ -190,7 +197,7 @@ def _keep_policy(trees, b, moves, move, weights, noise, how):
         move.surprise = root.surprise_of(trees, b, entries.action, entries.probability, noise)
 
 
-def _check(search, slots, found):
+def _check_counts(slots, found):
     num, rows, total = len(slots), [len(part) for part in found], found.nums.sum()
     if rows != [num] * 4 + [total] * 2 or (found.nums < 0).any():
         raise OwnCodeError(
@@ -198,7 +205,10 @@ def _check(search, slots, found):
             "  expected: an action, a value, a surprise and a count for each game, and as many entries of policies, "
             "each with its probability, as the counts add up to"
         )
-    legal, games = search.game.legal(search.trees.state[slots, 0]), np.arange(num)
+
+
+def _check_actions(search, slots, found):
+    legal, games = search.game.legal(search.trees.state[slots, 0]), np.arange(len(slots))
     for name, actions, rows in (
         ("choose", found.actions, games),
         ("policy", found.entries, np.repeat(games, found.nums)),

@@ -208,11 +208,8 @@ class Player:
         actions = search.choose(slots, np.where(early, how.temperature, how.temperature_final))
         targets = search.policy(slots)
         values = search.value(slots)
-        surprises = np.zeros(len(slots), np.float32)
-        if how.keeps_surprises:
-            surprises = search.surprise(slots, targets)
-        found = moves.Found(actions, values, surprises, *targets)
-        self._moves = moves.added(self._moves, search, slots, ply, found)
+        found = moves.Found(actions, values, np.zeros(len(slots), np.float32), *targets)
+        self._moves = moves.added(self._moves, search, slots, ply, found, how.keeps_surprises)
         search.advance(slots, actions)
         self.ply[slots] += 1
         return ~self.plays_on[slots] & (values < how.resigns_below)

@@ -328,7 +328,82 @@ def test_a_search_of_ones_own_whose_actions_are_not_legal_is_refused(tmp_path, a
         return nums, np.full_like(actions, {action}), probabilities
 """
     (tmp_path / "own.py").write_text("import numpy as np\n" + OWN_SEARCH + (targets if of_policy else chosen))
-    settings = make_config(search={"algorithm": f"{tmp_path}/own.py:Leftmost", "simulations": 3})
+    settings = make_config(
+        search={"algorithm": f"{tmp_path}/own.py:Leftmost", "simulations": 3}, selfplay={"surprise_share": 0.5}
+    )
     of = "policy" if of_policy else "choose"
     with pytest.raises(OwnCodeError, match=rf"Leftmost\.{of} returned an action that is not legal"):
         play_games(Player(settings, TICTACTOE, UniformEvaluator(TICTACTOE), 0), [5])
+
+
+OWN_METHODS = """
+import numpy as np
+from az_mpi.search.puct import Search
+
+class Plain(Search):
+    pass
+
+class LargestFirst(Search):
+    def policy(self, slots):
+        nums, actions, probabilities = super().policy(slots)
+        rows = np.repeat(np.arange(len(slots)), nums)
+        order = np.lexsort((-probabilities, rows))
+        return nums, actions[order], probabilities[order]
+
+class Counted(Search):
+    calls = 0
+
+class Begin(Counted):
+    def begin(self, slots):
+        self.calls += 1
+        return super().begin(slots)
+
+class Step(Counted):
+    def step(self, slots):
+        self.calls += 1
+        super().step(slots)
+
+class Done(Counted):
+    def done(self, slots):
+        self.calls += 1
+        return super().done(slots)
+
+class Without:
+    def __init__(self, game, evaluate, settings, num_trees, noise):
+        self.inner, self.game = Search(game, evaluate, settings, num_trees, noise), game
+
+class Delegating(Without):
+    calls = 1
+
+    def __getattr__(self, name):
+        if name in ("inner", "evaluate", "rule", "root_noise"):
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+class FarTarget(Search):
+    def _begin_search(self, slots):
+        super()._begin_search(slots)
+        self.target[slots] = 2 * self.settings.simulations
+
+class NeverDone(Search):
+    def done(self, slots):
+        return np.zeros(len(slots), bool)
+"""
+
+
+def player_of(folder, name, game=TICTACTOE, **selfplay):
+    """Return a player whose search is a class of OWN_METHODS."""
+    (folder / "own.py").write_text(OWN_METHODS)
+    search = {"algorithm": f"{folder}/own.py:{name}", "simulations": 10}
+    config = make_config(search=search, selfplay={"parallel_games": 2} | selfplay)
+    return Player(config, game, Hashed(game), 0)
+
+
+def test_the_order_of_the_entries_of_a_policy_of_ones_own_changes_no_weight(tmp_path):
+    """An action is looked up among the root's edges, wherever it is."""
+    plain_one, other = (
+        play_games(player_of(tmp_path, name, surprise_share=0.5), range(3)).positions
+        for name in ("Plain", "LargestFirst")
+    )
+    assert (plain_one["action"] == other["action"]).all() and np.ptp(plain_one["weight"]) > 0.1
+    assert other["weight"] == pytest.approx(plain_one["weight"], rel=1e-4)
