@@ -27,7 +27,8 @@ MOST_ASKED = 10_000  # states after an action, and after the outcomes of chance,
 
 
 class Search(Protocol):
-    """What a batch needs of a search: see `puct.Search`. rule: see `choices.choose_edge`."""
+    """What a batch needs of a search: see `puct.Search`. evaluate, target, rule, root_noise: the compiled loop alone
+    reads them. rule: see `choices.choose_edge`. step: it is called where it is a user's own, and `begin` is not."""
 
     game: Game
     evaluate: Evaluator
@@ -40,17 +41,28 @@ class Search(Protocol):
 
     def begin(self, slots: np.ndarray) -> Callable[[], None]: ...
 
+    def step(self, slots: np.ndarray) -> None: ...
+
 
 def make(search: Search, size: int, threads: int) -> Batch:
-    """Return a batch for up to `size` trees of a search: in the compiled loop, if the game's rules are compiled."""
-    return CompiledBatch(search, size, threads) if search.game.has_entries else Batch(search)
+    """Return a batch for up to `size` trees of a search: in the compiled loop, if the game's rules are compiled and the
+    search has no methods of its own that the loop would not call."""
+    replaced = _is_ours(search, "begin") and _is_ours(search, "step") and _is_ours(search, "done")
+    return CompiledBatch(search, size, threads) if replaced and search.game.has_entries else Batch(search)
+
+
+def _is_ours(search, name):
+    """Return whether a method of a search is the program's, not one of a user's own class or of another object."""
+    method = getattr(search, name, None)
+    return getattr(method, "__self__", None) is search and method.__module__.startswith("az_mpi.")
 
 
 class Batch:
-    """One simulation in each tree, of games whose rules take batches. num_simulations: that were begun."""
+    """One simulation in each tree, by the methods of the search. num_simulations: that were begun."""
 
     def __init__(self, search: Search):
         self._search = search
+        self._steps = _is_ours(search, "begin") and not _is_ours(search, "step")
         self._complete: Callable[[], None] | None = None
         self.num_simulations = 0
 
@@ -74,7 +86,10 @@ class Batch:
         """Begin what these trees, int64 [n], need to be evaluated; those whose search is complete need nothing."""
         slots = slots[~self._search.done(slots)]
         if len(slots):
-            self._complete = self._search.begin(slots)
+            if self._steps:
+                self._search.step(slots)
+            else:
+                self._complete = self._search.begin(slots)
             self.num_simulations += len(slots)
 
 

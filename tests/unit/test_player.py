@@ -407,3 +407,10 @@ def test_the_order_of_the_entries_of_a_policy_of_ones_own_changes_no_weight(tmp_
     )
     assert (plain_one["action"] == other["action"]).all() and np.ptp(plain_one["weight"]) > 0.1
     assert other["weight"] == pytest.approx(plain_one["weight"], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["Begin", "Step", "Done", "Delegating"])
+def test_the_methods_of_a_search_of_ones_own_are_called_where_rules_are_compiled(tmp_path, name):
+    player = player_of(tmp_path, name)
+    assert by_id(play_games(player, range(3))) == by_id(play_games(player_of(tmp_path, "Plain"), range(3)))
+    assert player.game.has_entries and player.search.calls
