@@ -37,7 +37,7 @@ from az_mpi.mpi.world import World
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import RolloutEvaluator
-from az_mpi.search import make_play_search, make_search, streams
+from az_mpi.search import choices, make_play_search, make_search, streams
 from az_mpi.selfplay import moves, starts
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
@@ -103,8 +103,9 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     search = searches[0]
     for one in searches:
         one.run(slots)
-    played, plays_on = moves.empty(game, 2, 1), np.ones(2, np.bool_)
-    moves.played(played, search, slots, np.zeros(2, np.int32), plays_on, moves.manner(config), 1)
+    if type(search) in choices.DECIDED:
+        played, plays_on = moves.empty(game, 2, 1), np.ones(2, np.bool_)
+        moves.played(played, search, slots, np.zeros(2, np.int32), plays_on, moves.manner(config), 1)
     yield
     search.run(slots)
     search.advance(slots, search.choose(slots, np.ones(2)))

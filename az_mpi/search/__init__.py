@@ -6,6 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING
 
+from az_mpi.core.problems import OwnCodeError, escape
 from az_mpi.core.registry import SEARCHES
 
 if TYPE_CHECKING:
@@ -14,13 +15,20 @@ if TYPE_CHECKING:
     from az_mpi.network.evaluators import Evaluator
     from az_mpi.search.puct import Search
 
+# Self-play and matches read and call these.
+NEEDED = (
+    *("game", "trees", "streams", "target"),
+    *("reset", "begin", "done", "run", "policy", "value", "choose", "advance"),
+)
+
 
 def make_search(
     game: Game, evaluate: Evaluator, settings: schema.Search, num_trees: int, noise: bool, threads: int = 1
 ) -> Search:
     """Return the search that `config.search` names, over `num_trees` trees: a subclass of `puct.Search`, or an object
-    with its methods and its `trees`, `streams` and `target`. Its constructor is given those of these arguments that it
-    has, and those in the configuration."""
+    with what NEEDED names, as `puct.Search` has it; raises OwnCodeError if it has less. `selfplay.surprise_share` also
+    needs `keep_priors` and `surprise`, and play needs `step` and `step_several`. Its constructor is given those of
+    these arguments that it has, and those in the configuration."""
     search = SEARCHES.make(
         settings.algorithm,
         game=game,
@@ -30,6 +38,13 @@ def make_search(
         noise=noise,
         threads=threads,
     )
+    if missing := [name for name in NEEDED if not hasattr(search, name)]:
+        raise OwnCodeError(
+            f'search.algorithm = "{escape(settings.algorithm)}"\n'
+            f"  {type(search).__name__} has no {', '.join(missing)}\n"
+            "  expected: a subclass of az_mpi.search.puct.Search, or an object with its "
+            f"{', '.join(NEEDED[:-1])} and {NEEDED[-1]}"
+        )
     if "plies" not in inspect.signature(search.reset).parameters:
         search.reset = functools.partial(_reset_at, search, search.reset)
     return search

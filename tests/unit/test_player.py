@@ -414,3 +414,8 @@ def test_the_methods_of_a_search_of_ones_own_are_called_where_rules_are_compiled
     player = player_of(tmp_path, name)
     assert by_id(play_games(player, range(3))) == by_id(play_games(player_of(tmp_path, "Plain"), range(3)))
     assert player.game.has_entries and player.search.calls
+
+
+def test_a_search_of_ones_own_that_lacks_what_self_play_needs_is_refused_by_name(tmp_path):
+    with pytest.raises(OwnCodeError, match=r"own.py:Without\"\n  Without has no trees, streams, target, reset, begin,"):
+        player_of(tmp_path, "Without")
