@@ -57,6 +57,19 @@ def _is_ours(search, name):
     return getattr(method, "__self__", None) is search and method.__module__.startswith("az_mpi.")
 
 
+def need_room(search: Search, simulations: int) -> None:
+    """Raise OwnCodeError if a tree of `puct.Search` has no room for so many simulations, as a user's subclass may ask
+    for. Each adds a node at most, beside those of chance, for which trees grow; and the rule has a table of visits."""
+    room = search.trees.node.shape[1] - 1
+    if (table := getattr(search.rule, "exploration", None)) is not None:
+        room = min(room, len(table) - 2)
+    if simulations > room:
+        raise OwnCodeError(
+            f"{type(search).__name__} runs more simulations in a tree than the {room:,} that it has room for\n"
+            "  expected: no `target` above `settings.simulations`, and a `done` that ends each search there"
+        )
+
+
 class Batch:
     """One simulation in each tree, by the methods of the search. num_simulations: that were begun."""
 
@@ -136,6 +149,7 @@ class CompiledBatch(Batch):
 
     def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
         search = self._search
+        need_room(search, search.target.max())
         known = search.evaluate.known(self._threads)
         game, threshold = self._game, float(search.evaluate.threshold)
         if not np.isnan(threshold):

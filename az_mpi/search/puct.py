@@ -155,6 +155,7 @@ class Search:
     def begin(self, slots: np.ndarray) -> Callable[[], None]:
         """Begin one simulation in the tree of each slot and return a function that completes it; the evaluator may work
         in between. Until then nothing else may use these slots."""
+        batches.need_room(self, self.trees.node["visits"][slots, 0].max(initial=0))
         slots, nodes, actions, states, num_leaves = self._select(
             self._in_bytes, slots, self.rule, self.root_noise, self.game.num_players
         )

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from helpers import Hashed, by_id, make_config, play_games, policy_of, visits_of
+from kinds import plain
 
 from az_mpi import games
 from az_mpi.config import schema as models
@@ -419,3 +420,10 @@ def test_the_methods_of_a_search_of_ones_own_are_called_where_rules_are_compiled
 def test_a_search_of_ones_own_that_lacks_what_self_play_needs_is_refused_by_name(tmp_path):
     with pytest.raises(OwnCodeError, match=r"own.py:Without\"\n  Without has no trees, streams, target, reset, begin,"):
         player_of(tmp_path, "Without")
+
+
+@pytest.mark.parametrize("name", ["FarTarget", "NeverDone"])
+@pytest.mark.parametrize("game", [TICTACTOE, plain(TICTACTOE)], ids=["compiled", "plain"])
+def test_a_search_of_ones_own_cannot_run_more_simulations_than_its_trees_have_room_for(tmp_path, name, game):
+    with pytest.raises(OwnCodeError, match=f"{name} runs more simulations in a tree than the 10 that it has room for"):
+        play_games(player_of(tmp_path, name, game), range(2))
