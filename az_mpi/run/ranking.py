@@ -20,7 +20,7 @@ def renew(run: Run) -> None:
     before, playing.threshold, playing.evaluate.threshold = playing.threshold, found, found.result
     if not np.array_equal(before.result, found.result, equal_nan=True):
         # What the trees have found is on the scale of the threshold before, or was proven without one.
-        playing.player.begin_searches_anew()
+        playing.player.restart_searches()
     values = ranked.figures(found)
     run.report.status.threshold = threshold_text(values, run.setup.game.score_name) if values else None
 

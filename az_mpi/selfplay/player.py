@@ -131,7 +131,7 @@ class Player:
         self._ended = deque((slot, game) for slot, game in self._ended if not old[slot])
         return int(old.sum())
 
-    def begin_searches_anew(self) -> None:
+    def restart_searches(self) -> None:
         """Forget what the searches of the games under way have found, since values have got another scale. The games
         stay as they are, and continue their random numbers. Only while no evaluations are under way."""
         slots, search = np.flatnonzero(self.live), self.search

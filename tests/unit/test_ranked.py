@@ -228,7 +228,7 @@ def under_way(algorithm, threshold=math.nan):
 
 @BOTH
 @pytest.mark.parametrize("before, now", [(math.nan, 0.6), (0.2, 0.6), (0.6, math.nan)])
-def test_with_another_threshold_the_trees_of_games_under_way_begin_anew(algorithm, before, now, monkeypatch):
+def test_with_another_threshold_the_trees_of_games_under_way_start_again(algorithm, before, now, monkeypatch):
     """Trees with ends by both thresholds would mix results and ranks, and what was proven without one holds no more."""
     player = under_way(algorithm, before)
     slots, trees = np.flatnonzero(player.live), player.search.trees
@@ -263,7 +263,7 @@ def test_with_the_same_threshold_the_trees_of_games_under_way_are_kept(algorithm
 
 
 @BOTH
-def test_games_continue_with_their_own_random_numbers_where_their_trees_begin_anew(algorithm, monkeypatch):
+def test_games_continue_with_their_own_random_numbers_where_their_trees_start_again(algorithm, monkeypatch):
     """Beside other games, on another rank, a game plays the same moves."""
     found = []
     for alone in (False, True):
