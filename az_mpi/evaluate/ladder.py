@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from az_mpi.core import files
 from az_mpi.core.arguments import Parser, count, even
 from az_mpi.core.printing import bounds, counted
-from az_mpi.core.problems import Refusal, escape, write_file
+from az_mpi.core.problems import NotNow, Refusal, escape, write_file
 from az_mpi.evaluate.match import add_strength
 from az_mpi.mpi.frame import run_command
 
@@ -146,6 +146,8 @@ class Ladder:
 
         try:
             return everywhere(self.world, lambda: [self._player(name) for name in names])
+        except NotNow:  # the file system fails, and the network may be there
+            raise
         except Refusal as gone:
             if self.world.is_root:
                 print(f"  {what}: left out: {gone}", file=sys.stderr, flush=True)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PROG = "python -m az_mpi match"
 PAIRS_AT_ONCE, PAIRS_IN_TEST, PAIRS_TIMED = 64, 4, 1  # of each rank in a round; with --sprt; with --seconds
 TELL_EVERY_S, SAVE_EVERY_S = 10.0, 5.0
+SAVE_SHARE = 0.05  # of the time, at most, for saving games during a match
 ELO_MOST = 4000  # of --sprt
 STOPS = signal.SIGINT, signal.SIGTERM  # of a terminal, and of mpirun
 ABOUT = """\
@@ -159,7 +160,8 @@ class Match:
         self.verdict = ""
         # What --games_file gets, by the number of the game in it: on root of all games, elsewhere of this rank's.
         self.texts: dict[int, str] = {}
-        self._told = self._saved = time.monotonic()
+        self._told = time.monotonic()
+        self._save_from = self._told + SAVE_EVERY_S
 
     def play(self, players: list[Any], seed: tuple[int, ...]) -> None:
         """Play until all games are played, or the test is decided. Collective."""
@@ -341,13 +343,16 @@ class Match:
         write_file(self.given.games_file, "".join(text for _, text in sorted(self.texts.items())).lstrip("\n"))
 
     def _save_at_times(self):
-        """Save the games on root, if that was last done some seconds ago: a kill leaves no time for it."""
-        if self.world.is_root and time.monotonic() > self._saved + SAVE_EVERY_S:
+        """Save the games on root, if that was last done some seconds ago: a kill leaves no time for it. The file is
+        written whole each time, so the pauses grow with it."""
+        begun = time.monotonic()
+        if self.world.is_root and begun > self._save_from:
             try:
                 self._save()
             except Refusal as error:  # the other ranks do not know of it, and play on
                 self._say(f"{error}; the match continues, and tries again")
-            self._saved = time.monotonic()
+            now = time.monotonic()
+            self._save_from = now + max(SAVE_EVERY_S, (now - begun) / SAVE_SHARE)
 
     def interrupt(self, *_: object) -> None:
         """Show what is known so far, and end. Not by KeyboardInterrupt: a library's callback would lose it."""
@@ -357,12 +362,16 @@ class Match:
             signal.signal(number, signal.SIG_IGN)
         self.played = [sorted(games) for games in self._known()]
         self.round = [[] for _ in self.played]
-        if self.world.is_root and "OMPI_COMM_WORLD_RANK" in os.environ:
-            # mpirun passes on no output any more, and kills this process within a quarter of a second.
-            about = "interrupted; of the round under way only the games of root are known"
-            watchdog.say(os.getppid(), f"{about}\n{self._text()}\n")
-            self._save()
-        else:
-            self._say("interrupted")
-            self.show()
-        os._exit(INTERRUPTED)
+        try:
+            if self.world.is_root and "OMPI_COMM_WORLD_RANK" in os.environ:
+                # mpirun passes on no output any more, and kills this process within a quarter of a second.
+                about = "interrupted; of the round under way only the games of root are known"
+                watchdog.say(os.getppid(), f"{about}\n{self._text()}\n")
+                self._save()
+            else:
+                self._say("interrupted")
+                self.show()
+        except Refusal as error:
+            self._say(str(error))
+        finally:  # what was interrupted may catch exceptions
+            os._exit(INTERRUPTED)

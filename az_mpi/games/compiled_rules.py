@@ -6,6 +6,7 @@ compiled once for all games.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import itertools
@@ -133,14 +134,15 @@ def compiled(game: Game) -> Entries:
     own = not type(game).__module__.startswith("az_mpi.games.")
     # Of a user's own game: code that is wrong could write outside of its arrays without the check.
     options = {"boundscheck": own, "error_model": "python" if own else "numpy", "nogil": True}
-    make, done = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options), dict[Any, Any]()
-    layouts, seen = _layouts(game), dict[Any, Any]()
+    make = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
+    layouts = _layouts(game)
     addresses = np.zeros(len(Entries._fields), np.int64)
     for entry, rule in written(game).items():
-        content = repr((own, rule, layouts[rule], _fingerprint(game, method(type(game), rule), seen)))
+        content = repr((own, rule, layouts[rule], _fingerprint(game, method(type(game), rule), {})))
         name = f"az_mpi.games.rules_{hashlib.sha256(content.encode()).hexdigest()[:20]}"
         if name not in sys.modules:
-            me = Self(game, name, rule, layouts[rule], lambda one: make(_remade(one, _checked, done) if own else one))
+            remade = functools.partial(_remade, make=functools.partial(_checked, name), done={})
+            me = Self(game, name, rule, layouts[rule], lambda one, remade=remade: make(remade(one) if own else one))
             _compile(game, me, name)
         sys.modules[name].write(addresses[Entries._fields.index(entry) :].ctypes.data)
     return Entries(*addresses.tolist())
@@ -198,9 +200,11 @@ def as_python(function: Any) -> Any:
     return _remade(function, lambda plain, dispatcher: plain, {})
 
 
-def _checked(plain, dispatcher):
+def _checked(name, plain, dispatcher):
     """Return a function compiled as a dispatcher does it, but with each index checked: Numba leaves that to the options
-    of each function, not of its caller."""
+    of each function, not of its caller. name: of the module of the rule. It is in that of the function, so that no two
+    rules that one process loads from the cache have functions of one name."""
+    plain.__qualname__ = f"{name}.{plain.__qualname__}"
     given = None if dispatcher._can_compile else dispatcher.nopython_signatures
     return jit(given, **dispatcher.targetoptions | {"boundscheck": True})(plain)
 

@@ -208,7 +208,9 @@ class Supervisor:
     def ask_hosts(self, hosts: Sequence[Host], end: str | None = None) -> tuple[check.Answers, list[check.Problem]]:
         """Return what `check.ask` does, with the time for an answer that fits a run that waits."""
         timeout_s = self.options.timeout or ANSWER_S
-        if self.chosen:  # without a host to continue on, a slow one is waited for as long as its user allows
+        # A run waits for the answers (end) before a restart. Without a host to continue on, it waits for a slow one as
+        # long as its user allows; so do the search for lost hosts and a request of the user, beside the run.
+        if end and self.chosen:
             timeout_s = min(timeout_s, ANSWER_S)
         shell = self.transport.shell(timeout_s)
         return check.ask(hosts, self.mpirun, self.folder, shell, timeout_s, bool(self.options.gpus), end)

@@ -22,7 +22,7 @@ from az_mpi.network import resnet
 from az_mpi.network.evaluators import NetworkEvaluator
 from az_mpi.run import ranking, weights
 from az_mpi.run.state import Run
-from az_mpi.storage import checkpoint, thinning
+from az_mpi.storage import checkpoint, plugin_sources, thinning
 from az_mpi.telemetry.metrics import Timers
 from az_mpi.telemetry.progress_bar import ProgressBar
 from az_mpi.telemetry.summary import evaluation_lines
@@ -48,7 +48,7 @@ def evaluate(run: Run, answer: Callable[[Total], object]) -> None:
     """Evaluate the network, write the result, and keep the network if it is the best so far.
 
     answer: called with every total of the control channel meanwhile; it may raise Stopped, on every rank alike, which
-    loses the match under way and nothing else."""
+    loses the match under way, or the work with the solver."""
     timers = Timers(run.world, run.report.status.enter)
     best = load_best(run, before=run.progress.iteration)
     with timers("evaluate"):
@@ -112,9 +112,11 @@ class _Kept:
     def __init__(self, run: Run):
         self.run, self.path = run, run.setup.folder / UNDER_WAY
         keys = without_folders(run.setup.config)
-        settings = {key: keys[key] for key in keys if key.startswith(("evaluate.", "search."))}
-        # What decides the results, beside what never changes in a run.
-        self.of = json.dumps({"iteration": run.progress.iteration, "stem": _stem_hash(run), **settings})
+        deciding = "evaluate.", "search.", "network.engine", "network.precision"
+        # What decides the results, beside what never changes in a run. sources: of the user's own files.
+        of = {key: keys[key] for key in keys if key.startswith(deciding)}
+        of |= {"iteration": run.progress.iteration, "stem": _stem_hash(run)}
+        self.of = json.dumps(of | {"sources": plugin_sources.describe(run.setup.config)})
         self.results = run.world.share((run.files.read(self.path, self._look) or {}) if run.world.is_root else None)
 
     def _look(self):

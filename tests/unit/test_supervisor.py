@@ -248,8 +248,12 @@ def test_a_host_that_answers_again_is_used_again(launch, monkeypatch):
     away = launch.folder / "b"
     away.touch()
     monkeypatch.setattr(mpi_job, "say", lambda text: away.unlink(True) if "left out" in text else None)
+    asked, ask = set(), supervisor.check.ask
+    monkeypatch.setattr(supervisor.check, "ask", lambda *given: asked.add((given[4], bool(given[6]))) or ask(*given))
     plan = [{**RUNNING, "status": 0, "says": LOST}, RUNS, FINISHES]
-    assert launch(plan, "a:1,b:1", no_check=False) == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
+    done = launch(plan, "a:1,b:1", no_check=False, timeout=600)
+    assert done == (0, [("a:1,b:1", 2), ("a:1", 1), ("a:1,b:1", 2)])
+    assert asked == {(20, True), (600, False)}  # a restart is short of time, and the search beside the run is not
 
 
 def test_a_host_added_to_the_hostfile_is_used(launch, monkeypatch):
