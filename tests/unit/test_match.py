@@ -326,6 +326,7 @@ def test_games_are_saved_during_a_match_and_a_full_disk_does_not_end_it(tmp_path
         write_file(path, text)
 
     monkeypatch.setattr(match, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(match, "SAVE_SHARE", 1e9)
     monkeypatch.setattr(match, "write_file", write)
     words = ["match", "random", "random", "--game", "tictactoe", "--games", "4", "--games_file", tmp_path / "x.pgn"]
     assert main([str(word) for word in words]) == 0
