@@ -110,7 +110,7 @@ class Search {
       return root.exact ? known !== null && known >= root.exactValue : known === null || known > -1;
     });
     const tried = good.some((is, e) => is && root.edgeVisits[e] > 0);
-    if (!tried && !root.exact && root.edgeVisits.some((visits) => visits > 0)) {
+    if (!tried && !root.exact && root.actions.some((_, e) => root.edgeVisits[e] > 0)) {  // a new root has no edgeVisits
       return root.actions.map((_, e) => (good[e] ? Math.max(root.priors[e], 1e-30) : 0));
     }
     return root.actions.map((_, e) => (tried && !good[e] ? 0 : root.edgeVisits[e]));
