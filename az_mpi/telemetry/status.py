@@ -111,6 +111,7 @@ class Status:
         self._sync_s: float | None = None
         self._progress: tuple[str, int, int, str] | None = None  # of the phase: name, done, total, unit
         self._done_before = 0  # of the phase, when it began
+        self._advanced = self._begun  # when the newest progress came
         self._job = "starting"
         self._count = 0  # of writes
         self._start = time.monotonic()
@@ -163,6 +164,7 @@ class Status:
         if self._progress is None:
             self._done_before = done
         self._progress = (name, done, total, unit)
+        self._advanced = time.monotonic()
 
     def end(self, job: str, message: str | None = None) -> None:
         """Record how the run ended. Only the first call counts.
@@ -356,7 +358,10 @@ class Status:
     def _fit_left(self, now):
         _, done, total, _ = self._progress or ("", 0, 0, "")
         gained = done - self._done_before
-        return round((now - self._begun) * max(total - done, 0) / gained, 1) if gained > 0 else None
+        if gained <= 0:
+            return None
+        left_s = (self._advanced - self._begun) * (total - done) / gained  # at the newest progress
+        return round(max(left_s - (now - self._advanced), 0.0), 1)
 
     def _network(self, now, sent):
         """Return how many 10^6 bytes a minute all ranks sent, over the last NETWORK_LOOKS writes; None: unknown."""

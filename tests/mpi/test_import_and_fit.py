@@ -290,8 +290,8 @@ def test_a_fit_that_is_stopped_continues_where_it_was(imported, start_mpirun, ru
     due = time.monotonic() + 120
     while not (run / "fit.json").exists() and process.poll() is None and time.monotonic() < due:
         time.sleep(0.05)
-    status = {}  # the first estimate, of some steps on a busy machine, may be far from the 600 s
-    while not 60 < (status.get("time_left_s") or 0) < 1200 and process.poll() is None and time.monotonic() < due:
+    status = {}
+    while not status.get("time_left_s") and process.poll() is None and time.monotonic() < due:
         time.sleep(0.2)
         status = json.loads((run / "status.json").read_text())
     assert status["phase"] == "fit" and 60 < status["time_left_s"] < 1200, status

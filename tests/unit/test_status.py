@@ -396,6 +396,8 @@ def test_the_progress_and_the_time_left_of_a_fit_are_those_of_this_start(root):
     values = root._values()
     assert values["phase"] == "fit" and values["time_left_s"] == 120
     assert values["progress"] == {"name": "fit", "done": 800, "total": 2000, "unit": "positions"}
+    root.now += 25  # steps whose end has not been told are no sign of a slower pace
+    assert root._values()["time_left_s"] == 95
 
 
 def test_the_log_names_a_rank_without_heartbeats_once(root, caplog):
