@@ -290,12 +290,14 @@ def test_a_fit_that_is_stopped_continues_where_it_was(imported, start_mpirun, ru
     due = time.monotonic() + 120
     while not (run / "fit.json").exists() and process.poll() is None and time.monotonic() < due:
         time.sleep(0.05)
-    status = {}
-    while not status.get("time_left_s") and process.poll() is None and time.monotonic() < due:
+    status, states = {}, set()  # rank 1 is as its last heartbeat said, which can be from before the training
+    while not (status.get("time_left_s") and states == {"Training"}) and process.poll() is None:
+        assert time.monotonic() < due, status
         time.sleep(0.2)
         status = json.loads((run / "status.json").read_text())
+        states = {row["state"] for row in status["ranks"]}
     assert status["phase"] == "fit" and 60 < status["time_left_s"] < 1200, status
-    assert status["progress"]["unit"] == "positions" and {row["state"] for row in status["ranks"]} == {"Training"}
+    assert status["progress"]["unit"] == "positions" and states == {"Training"}, status
     process.send_signal(signal.SIGUSR2)
     output = process.communicate(timeout=60)[0]
     assert process.returncode == 75 and "stopped after iteration 0" in output, output
