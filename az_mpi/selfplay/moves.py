@@ -109,7 +109,7 @@ def played(
 
     plies: int32 [B], the moves so far, which are increased. plays_on: bool [B], the games in which nobody resigns."""
     trees = search.trees
-    moves = _with_room(moves, slots, trees.node["edge_count"][slots, 0])
+    moves = _with_room(moves, slots, np.int32(search.game.num_actions))
     threads = threads if len(slots) >= root.SHARED_FROM else 1
     shared = np.empty(SHARED_BYTES, np.uint8)
     moved = np.empty((threads, trees.node.shape[1]), np.int32)
@@ -123,7 +123,7 @@ def played(
 
 
 def _with_room(moves, slots, nums):
-    """Return the same moves with room for so many more policy entries, int [n], in these games."""
+    """Return the same moves with room for so many more policy entries, int [n] or for each, in these games."""
     old = moves.policy
     needed = int((moves.num_entries[slots] + nums).max())
     if needed <= old.shape[1]:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 
 PARALLEL_GAMES, PARALLEL_GAMES_MAX = 256, 8192  # at least and at most, if the configuration leaves it open
+# Games that end are collected, and others begin, a few together: for each step that does so Python's code has to come
+# back into the processor's caches. They wait until they are this share of the games, for so many steps at most.
+TOGETHER, STEPS_MAX = 1 / 256, 8
 
 
 def most_plies(config: Config, game: Game) -> int:
@@ -79,14 +82,15 @@ class Player:
         self.live = np.zeros(num_games, bool)
         self.finished: list[ended.Ended] = []  # not taken yet
         self.num_finished = 0
+        self._over: list[tuple[int, bool, int]] = []  # of games to collect: slot, whether the player resigned, last ply
+        self._steps = 0  # since the first of these ended
         self._ended, self._allowed = deque(), math.inf  # (slot, game) of those that ended and wait, see `allow`
         self.begun: dict[int, int] = {}  # {the newest iteration: games begun in it}, kept by `quota`
 
     def free(self) -> np.ndarray:
         """Return the slots without a game, int64."""
         free = ~self.live
-        for slot, _ in self._ended:
-            free[slot] = False
+        free[[slot for slot, *_ in (*self._ended, *self._over)]] = False
         return np.flatnonzero(free)
 
     @property
@@ -107,7 +111,7 @@ class Player:
     @property
     def num_unfinished(self) -> int:
         """How many games have begun and do not count as finished yet."""
-        return int(self.live.sum()) + len(self._ended)
+        return int(self.live.sum()) + len(self._ended) + len(self._over)
 
     @property
     def num_unfinished_moves(self) -> int:
@@ -124,6 +128,7 @@ class Player:
     def abandon(self, iteration: int) -> int:
         """Give up the games that were begun before `iteration` and are not finished, and return how many. Their slots
         are free then. Only while no evaluations are under way."""
+        self._collect()
         old = np.zeros(len(self.live), bool)
         old[[slot for slot, _ in self._ended]] = True
         old = (old | self.live) & (self.iterations < iteration)
@@ -161,12 +166,17 @@ class Player:
 
     def step(self) -> None:
         """Continue the games of the group that has waited longest: complete its simulations, play the moves that are
-        decided then, collect the games that end, and begin the next evaluations."""
+        decided then, begin the next evaluations, and collect the games that have ended."""
         self._groups.rotate(-1)
         slots, batch = self._groups[-1]
         batch.finish()
         self._simulate(batch, slots[self.live[slots]])
         batch.evaluate(slots[self.live[slots]])
+        self._steps += 1
+        if self._over:  # while the engine works, if it does so in the background
+            enough = len(self._over) >= TOGETHER * len(self.live) or self._steps >= STEPS_MAX
+            if enough or not self.live.any():
+                self._collect()
 
     def _simulate(self, batch, slots, descends=True):
         """Simulate and play the moves that are decided then, once. Searches that are complete after that too, because
@@ -183,9 +193,11 @@ class Player:
             if batch.under_way:
                 batch.finish()
                 self._simulate(batch, slots[self.live[slots]], descends=False)
+        self._collect()
 
     def take(self) -> Record:
         """Return the games finished since the last call as one record, in the order of their ids."""
+        self._collect()
         games, self.finished = self.finished, []
         return ended.record(self.game, games, self.config.selfplay.surprise_share)
 
@@ -199,7 +211,9 @@ class Player:
         self._draw(slots)
         over = resigns | search.trees.node["ended"][slots, 0] | (self.ply[slots] >= self.max_plies)
         if over.any():
-            self._end(slots[over], resigns[over], last[over])
+            self.live[slots[over]] = False
+            self._steps = self._steps if self._over else 0
+            self._over += zip(slots[over].tolist(), resigns[over].tolist(), last[over].tolist())
 
     def _move_by_methods(self, slots, ply):
         """Do what `moves.played` does, by the methods of the search."""
@@ -214,18 +228,20 @@ class Player:
         self.ply[slots] += 1
         return ~self.plays_on[slots] & (values < how.resigns_below)
 
-    def _end(self, slots, resigns, last):
-        """End these games. resigns: bool [n], whether the player to move at the last position did. last: int32 [n],
-        its ply."""
+    def _collect(self):
+        """Collect the games that have ended."""
+        if not self._over:
+            return
+        slots, resigns, last = map(np.array, zip(*self._over))
+        self._over = []
         roots = self.search.trees.state[slots, 0]
         over, outcome = results(self.game, roots)
         if (rows := resigns & ~over).any():  # in games of two alone
             resigned = np.where(self._moves.move["to_play"][slots, last] == 0, -1, 1)
             outcome[rows] = np.stack([resigned, -resigned], axis=1)[rows]
         over = over | resigns
-        for i, slot in enumerate(slots):
+        for i, slot in enumerate(slots.tolist()):
             self._ended.append((slot, self._ended_game(slot, outcome[i], truncated=not over[i])))
-        self.live[slots] = False
         self._finish()
 
     def _draw(self, slots):
