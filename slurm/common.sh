@@ -3,7 +3,7 @@
 # shellcheck shell=bash
 
 # --- To edit: what a job needs on your site before .venv's python and mpirun work -----------------------------------
-# module load gcc cuda
+# module load gcc openmpi
 source .venv/bin/activate || { echo "$PWD has no .venv: make setup there first" >&2 && exit 2; }
 # How often a job that stopped before its time limit may go back into the queue (0: never).
 : "${REQUEUES_MAX:=50}"

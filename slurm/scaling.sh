@@ -3,7 +3,7 @@
 # in it, one after the other. It comes back at the time limit and does what is missing. Give sbatch --exclusive, so that
 # no other job shares the nodes, and --gres=gpu:N where ranks have GPUs.
 #   sbatch slurm/scaling.sh --config_file configs/connect4.json --ranks 1,2,4,8 --logdir /shared/runs/scaling
-#   sbatch --nodes=8 --ntasks-per-node=32 --cpus-per-task=2 slurm/scaling.sh --ranks 32,64,128,256 ...
+#   sbatch --nodes=8 --ntasks-per-node=32 --cpus-per-task=2 --mem=48G slurm/scaling.sh --ranks 32,64,128,256 ...
 #SBATCH --job-name=az_scaling
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=8

@@ -90,8 +90,10 @@ missing() { what+=("$1") deb+=("$2") rpm+=("$3"); }
 "$base_python" -c 'import ensurepip, venv' 2>/dev/null || missing "Python's venv module" "python${version%.*}-venv" "python${version%.*}"
 include=$("$base_python" -c 'import sysconfig; print(sysconfig.get_path("include"))')
 [ -e "$include/Python.h" ] || missing "Python's headers ($include/Python.h)" "python${version%.*}-dev" "python${version%.*}-devel"
-echo '#include <optional>' | "${CXX:-c++}" -std=c++17 -fsyntax-only -x c++ - 2>/dev/null ||
-    missing "a C++17 compiler (${CXX:-c++})" g++ gcc-c++
+# g++ 8 has C++17, but torch's headers, which Horovod includes, need g++ 9.
+printf '#include <optional>\n#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 9\n#error old\n#endif\n' |
+    "${CXX:-c++}" -std=c++17 -fsyntax-only -x c++ - 2>/dev/null ||
+    missing "a C++17 compiler (${CXX:-c++} is none, or is a g++ older than 9)" g++ gcc-c++
 command -v make >/dev/null || missing "make" make make
 if [ ${#what[@]} -gt 0 ]; then
     printf -v list '%s, ' "${what[@]}"

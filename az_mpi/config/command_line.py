@@ -254,9 +254,9 @@ as a start of the run would, on the machine where it is given and without MPI: t
 network, search, opponents and solver fit together. It lists what is wrong, or prints the configuration with every
 default filled in. What only this machine lacks, such as bf16 on a login node, is a note.
 
-Set first: `game`; `train.hours` or `iterations`; `network.blocks`, `network.channels`; `search.algorithm`,
-`search.simulations`; `selfplay.num_games`; `train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest
-can stay.
+Set first: `game`; `iterations`, or `train.hours` with `iterations` so large that the hours end the run, such as 100000;
+`network.blocks`, `network.channels`; `search.algorithm`, `search.simulations`; `selfplay.num_games`;
+`train.batch_size`. `python -m az_mpi suggest` chooses all of them. The rest can stay.
 
 A resumed run may change the keys marked *, and may raise `network.blocks`. Any other change is refused, and the keys
 that differ are listed.

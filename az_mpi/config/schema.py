@@ -80,7 +80,11 @@ class Search(Section):
             "c_puct, c_puct_base and fpu_reduction."
         ),
     )
-    simulations: whole(1, 100_000) = fixed(100, "Simulations for each move (the paper: 800).")
+    simulations: whole(1, 100_000) = fixed(
+        100,
+        "Simulations for each move, those that a reused tree brings along included (the paper: 800 new ones). A search "
+        "whose result is proven ends earlier.",
+    )
     c_puct: float = fixed(
         1.75,
         "Exploration: c_init of C(s) = log((1 + N(s) + c_base) / c_base) + c_init, beside Q from -1 to 1 (the paper: "
@@ -91,7 +95,7 @@ class Search(Section):
     fpu_reduction: float = fixed(
         0.25,
         "First-play urgency: an unvisited move starts at its parent's value less this times the square root of the "
-        "visited moves' priors (KataGo's; not in the paper).",
+        "visited moves' priors, and less 0 at a root that explores (KataGo's; not in the paper).",
         ge=0,
         le=2,
     )
@@ -317,7 +321,7 @@ class Train(Section):
     root_value_share: float = fixed(
         0.5,
         "Share of the search's root value q in the value target: (1 - share) z + share q, where z is the result of "
-        "the game. It makes the target less noisy (the paper: 0).",
+        "the game. It makes the target less noisy (the paper: 0). With three players or more the target is z.",
         ge=0,
         le=1,
     )
@@ -341,7 +345,9 @@ class Train(Section):
         "cosine", 'Learning rate after the warm-up; "cosine" falls over all iterations, or over hours.'
     )
     final_learning_rate: float = fixed(0.1, "End of the cosine, as a fraction of learning_rate.", ge=0, le=1)
-    weight_decay: float = fixed(1e-4, "Weight decay (the paper's c).", ge=0)
+    weight_decay: float = fixed(
+        1e-4, "Weight decay, decoupled in adamw and muon; in sgd a part of the gradient (the paper's c).", ge=0
+    )
     gradient_clip: float = fixed(1.0, "Largest global L2 norm of the gradient; a longer one is scaled down.", gt=0)
     value_loss_weight: float = fixed(
         1.0,

@@ -32,7 +32,7 @@ fitted model, and how many ranks are useful."""
 EPILOG = """examples:
   python -m az_mpi scaling --config_file configs/connect4_quick.json --ranks 1,2
   python -m az_mpi scaling --config_file A.json --ranks 8,16,32,64 --hosts "node1:32,node2:32" --minutes 5
-  sbatch --nodes=8 slurm/scaling.sh --config_file A.json --ranks 32,64,128,256 --logdir /shared/scaling
+  sbatch --nodes=8 --ntasks-per-node=32 --mem=48G slurm/scaling.sh --config_file A.json --ranks 32,64,128,256 ...
 
 A size uses the first hosts and fills each of them. In weak scaling the smallest size has the games and the batch of
 the configuration, and the others have them in proportion. After Ctrl-C or a kill, and with more --ranks or --repeats,
