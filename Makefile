@@ -34,8 +34,8 @@ train: setup ## set up and train with NP ranks on this machine (NP=2 CONFIG=... 
 test: setup ## set up and run the quick tests: units, a run on 2 ranks, a resume, a lost rank (5 to 6 minutes on 2 cores)
 	python -m pytest $(TESTS) -q -n $(WORKERS) -m "quick and not slow" --durations=10
 
-# MPI jobs and tests on hosts of their own wait a good deal. Two at a time hardly slow each other down; .ci/run takes four
-# (WORKERS=4), of which each is slower and all together are done sooner.
+# MPI jobs and tests on hosts of their own wait a good deal. Two at a time hardly slow each other down; .ci/run takes five
+# (WORKERS=5), of which each is slower and all together are done sooner.
 test-rest: setup ## the tests that `make test` leaves out: real processes, MPI jobs, faults, hosts, documents (20 to 25 minutes)
 	python -m pytest $(TESTS) -q -n $(WORKERS) -m "not quick and not slow" --durations=25
 

@@ -15,7 +15,7 @@ from az_mpi.core.intrinsics import call2, floats_on_stack, inlined, inner, share
 from az_mpi.search import reroot, streams, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
-SHARED_FROM = 64  # moves: fewer are played by one thread
+SHARED_FROM = 16  # moves: fewer are played by one thread
 LEAST_SHAPE = 1e-300  # of the noise of one action: alpha divided by the number of actions may be 0
 LEAST_PRIOR = 1e-30  # smaller ones count as that
 

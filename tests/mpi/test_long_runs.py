@@ -67,6 +67,7 @@ def test_a_thinned_run_is_verified_reported_shown_and_rated(pair):
     assert [row["name"] for row in json.loads((thinned / "ladder.json").read_text())["ratings"]][0] == "000001"
 
 
+@pytest.mark.slow  # test_runs_in_trouble.py has runs that begin again, which are not thinned
 def test_a_thinned_run_that_begins_again_without_a_checkpoint_counts_from_the_start(pair, run_dist, tmp_path):
     thinned, _ = pair
     run = tmp_path / "run"

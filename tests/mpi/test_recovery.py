@@ -57,7 +57,8 @@ def test_a_run_completes_after_the_loss_of_a_rank(start, tmp_path, phase, victim
     check_whole(folder, 2 if phase == "train" else 1)
 
 
-@pytest.mark.parametrize("game", [slow("go(size=4)"), pytest.param(OPENSPIEL, marks=needs_openspiel)])
+@pytest.mark.slow  # tests/faults has losses in tic-tac-toe, and the program does not ask which game it is
+@pytest.mark.parametrize("game", ["go(size=4)", pytest.param(OPENSPIEL, marks=needs_openspiel)])
 def test_runs_of_other_games_complete_after_the_loss_of_a_rank(start, tmp_path, game):
     process = start(3, *PHASES["play"], "--num_games", 600, "--set", f"game={game}")
     wait_for(said(tmp_path / "run", "self-play: [0-9]{3} of"), process)
