@@ -204,7 +204,8 @@ class Known(NamedTuple):
     """Where a search finds evaluations that are known, and stores new ones: a `Table`, without entries if there is no
     cache, of which each thread has a part.
 
-    parts: int64 [T, 3], `Table.part` for each thread of this process. weights: uint64, is mixed into the keys, so that
+    parts: int64 [T, LINE], `Table.part` for each thread of this process, in the first three columns: threads that write
+    to one line of memory would wait for each other. weights: uint64, is mixed into the keys, so that
     evaluations by other weights are not found."""
 
     keys: np.ndarray
@@ -216,10 +217,12 @@ class Known(NamedTuple):
 
 
 def parts_of(table: Table, num_threads: int) -> np.ndarray:
-    """Divide the logits that this process writes among its threads, int64 [T, 3], see `Known`."""
+    """Divide the logits that this process writes among its threads, int64 [T, LINE], see `Known`."""
     begin, end, _ = table.part
     edges = np.linspace(begin, end, num_threads + 1).astype(np.int64)
-    return np.stack([edges[:-1], edges[1:], edges[:-1]], axis=1)
+    parts = np.zeros((num_threads, LINE), np.int64)
+    parts[:, 0], parts[:, 1], parts[:, 2] = edges[:-1], edges[1:], edges[:-1]
+    return parts
 
 
 def known(table: Table, parts: np.ndarray, weights: np.uint64) -> Known:
@@ -229,7 +232,7 @@ def known(table: Table, parts: np.ndarray, weights: np.uint64) -> Known:
 
 def nothing(num_threads: int) -> Known:
     """Return what a search without a cache is given."""
-    return known(NO_TABLE, np.zeros((num_threads, 3), np.int64), np.uint64(0))
+    return known(NO_TABLE, np.zeros((num_threads, LINE), np.int64), np.uint64(0))
 
 
 NO_TABLE = Table(

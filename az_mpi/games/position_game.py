@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
+from az_mpi.core.aligned import LINE
 from az_mpi.core.hashing import FNV_OFFSET, FNV_PRIME
 from az_mpi.core.intrinsics import FAILED, SHARED_BYTES, call1, call2, finish_shared, inner, shared_call, uncounted
 from az_mpi.games.base import Game
@@ -125,7 +126,8 @@ class PositionGame(Game):
             super().turned_planes(states, symmetry, out)
             return
         states, flat = self._contiguous(states), out.reshape(*out.shape[:2], -1)
-        plain = np.empty((num_threads, *flat.shape[1:]), flat.dtype)
+        apart = 2 + LINE // flat[0].nbytes if len(flat) else 1  # threads that write to one line wait for each other
+        plain = np.empty((num_threads * apart, *flat.shape[1:]), flat.dtype)
         failed, shared = np.full(num_threads, -1), np.empty(SHARED_BYTES, np.uint8)
         given = self.entries.observe, _rows(states), self.symmetry_cells, symmetry, flat, plain, failed
         finish_shared(_turned_all(*given, shared), shared, num_threads)
@@ -251,8 +253,8 @@ def _fill_all(entry, states, out):
 
 @uncounted()
 def _turned_all(entry, states, tables, symmetry, out, plain, failed, shared):
-    """Write the planes of all states to `out`. plain [T, C, H W]: for each thread. failed int64 [T], -1: the last state
-    for which the game's function failed. Return what `finish_shared` takes."""
+    """Write the planes of all states to `out`. plain [k T, C, H W]: room, k rows apart for each thread. failed int64
+    [T], -1: the last state for which the game's function failed. Return what `finish_shared` takes."""
     at = np.int64(shared.ctypes.data)
     call = shared_call(at, _turned_part, (entry, states, tables, symmetry, out, plain, failed))
     return call if len(failed) > 1 else call2(call, at, 0)
@@ -261,16 +263,17 @@ def _turned_all(entry, states, tables, symmetry, out, plain, failed, shared):
 @inner()
 def _turned_part(entry, states, tables, symmetry, out, plain, failed, t):
     num, row_bytes = len(failed), out.shape[1] * out.shape[2] * out.itemsize
+    own = t * (len(plain) // num)
     for b in range(t * len(out) // num, (t + 1) * len(out) // num):
         turned = symmetry[b] != 0
-        at = np.int64(plain.ctypes.data) + t * row_bytes if turned else np.int64(out.ctypes.data) + b * row_bytes
+        at = np.int64(plain.ctypes.data) + own * row_bytes if turned else np.int64(out.ctypes.data) + b * row_bytes
         if call2(entry, _at(states, b), at) == FAILED:
             failed[t] = b
         elif turned:
             table = tables[symmetry[b]]
             for c in range(out.shape[1]):
                 for j in range(out.shape[2]):
-                    out[b, c, j] = plain[t, c, table[j]]
+                    out[b, c, j] = plain[own, c, table[j]]
 
 
 @njit(cache=True, nogil=True)

@@ -37,7 +37,7 @@ from az_mpi.mpi.world import World
 from az_mpi.network.cache import CachedEvaluator
 from az_mpi.network.engines.engine import Engine
 from az_mpi.network.evaluators import RolloutEvaluator
-from az_mpi.search import choices, make_play_search, make_search, streams
+from az_mpi.search import batches, choices, make_play_search, make_search, streams, tree
 from az_mpi.selfplay import moves, starts
 from az_mpi.train.replay import Replay, Samples, sample_dtype
 
@@ -104,8 +104,7 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     for one in searches:
         one.run(slots)
     if type(search) in choices.DECIDED:
-        played, plays_on = moves.empty(game, 2, 1), np.ones(2, np.bool_)
-        moves.played(played, search, slots, np.zeros(2, np.int32), plays_on, moves.manner(config), 1)
+        _rehearse_moves(config, search, slots)
     yield
     search.run(slots)
     search.advance(slots, search.choose(slots, np.ones(2)))
@@ -121,6 +120,18 @@ def rehearse(config: Config, game: Game, parallel: bool) -> Iterator[None]:
     replay.add(Samples.of(rows, game.legal(states)))
     replay.sample(np.random.default_rng(0), 2)
     yield
+
+
+def _rehearse_moves(config, search, slots):
+    """Call, or compile, what plays the moves of these games."""
+    game = search.game
+    how, made = moves.manner(config, game.max_plies), moves.made(2, 1, search.trees.node.shape[1])
+    room = moves.with_room(moves.empty(game, 2, 1), slots, game.num_actions)
+    of_games = np.zeros(2, np.int32), np.ones(2, np.bool_), how, made
+    if moves.in_loop(search, batches.make(search, 2, 1)):
+        moves.for_loop(tree.in_bytes(search.trees), room, search, *of_games)
+    else:
+        moves.played(room, search, slots, *of_games)
 
 
 class _Blank(Engine):

@@ -17,12 +17,14 @@ from az_mpi.core.intrinsics import finish_shared
 from az_mpi.core.own_modules import fitting
 from az_mpi.core.players import CHANCE, num_values
 from az_mpi.core.problems import OwnCodeError
-from az_mpi.search import loop_memory, root, simulation_loop, tree
+from az_mpi.search import loop_memory, root, simulation_loop, tree, waiting_leaves
 
 if TYPE_CHECKING:
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
 
+# Given trees as bytes, returns the function and the arguments that `simulation_loop.simulate` takes as `play`.
+Play = Callable[[tree.Trees], tuple[int, int]]
 MOST_ASKED = 10_000  # states after an action, and after the outcomes of chance, that are looked at where rules fail
 
 
@@ -147,7 +149,8 @@ class CompiledBatch(Batch):
             self._evaluated = loop_memory.Evaluated(logits, value.reshape(len(value), -1))
             self._evaluation = None
 
-    def simulate(self, slots: np.ndarray, descends: bool = True) -> np.ndarray:
+    def simulate(self, slots: np.ndarray, descends: bool = True, play: Play | None = None) -> np.ndarray:
+        """Do what `Batch.simulate` does. play: gives the loop what it calls for trees whose search is complete."""
         search = self._search
         need_room(search, search.target.max())
         known = search.evaluate.known(self._threads)
@@ -155,8 +158,10 @@ class CompiledBatch(Batch):
         if not np.isnan(threshold):
             game = game._replace(threshold=threshold)
         while True:
+            trees = tree.in_bytes(search.trees)
+            played = play(trees) if play else (0, 0)
             found = simulation_loop.simulate(
-                tree.in_bytes(search.trees),
+                trees,
                 slots,
                 search.target,
                 search.rule,
@@ -166,6 +171,7 @@ class CompiledBatch(Batch):
                 self._evaluated,
                 descends,
                 self._room,
+                *played,
             )
             finish_shared(found, self._room.shared, self._threads)
             told = self._room.told[:, : loop_memory.NUM_TOLD].tolist()
@@ -184,10 +190,10 @@ class CompiledBatch(Batch):
         cached = len(search.evaluate.known(self._threads).keys) > 0
         rows = self._rows if cached else self._rows[:0]
         trees = tree.in_bytes(search.trees)
-        num = simulation_loop.wanted(trees, slots, self._room.keys, rows, self._chosen)
+        num = waiting_leaves.wanted(trees, slots, self._room.keys, rows, self._chosen)
         if num:
             states, symmetry = self._states[:num], self._symmetry[:num]
-            found = simulation_loop.gather(trees, self._chosen[:num], states.view(np.uint8), symmetry, self._room)
+            found = waiting_leaves.gather(trees, self._chosen[:num], states.view(np.uint8), symmetry, self._room)
             finish_shared(found, self._room.shared, self._threads)
             self._num_evaluations = num
             search.evaluate.count(0, num)

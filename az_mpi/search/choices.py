@@ -30,6 +30,12 @@ def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
     raise NotImplementedError
 
 
+def begin_search(b: int, explores: bool, noise: tuple, rule: tuple) -> None:
+    """Prepare for the first simulation from a new root of tree b. explores: it is a full search of self-play. noise:
+    `root.Noise`. For compiled code: a search adds an `overload`, if its class is in DECIDED."""
+    raise NotImplementedError
+
+
 def move_edge(trees: tree.Trees, b: int, temperature: float, random: np.ndarray, rule: tuple) -> int:
     """Return the edge of the root, int64, whose action is played. random: uint64 [B], streams. See
     `puct.Search.choose`. For compiled code: a search adds an `overload`, if its class is in DECIDED."""
@@ -48,8 +54,8 @@ def root_value(trees: tree.Trees, b: int, rule: tuple) -> float:
     raise NotImplementedError
 
 
-# Classes of searches whose moves compiled code decides, by `move_edge`, `weigh` and `root_value`. The methods of a
-# class that is not in it, such as a user's own, are called.
+# Classes of searches whose moves compiled code decides, by `move_edge`, `weigh`, `root_value` and `begin_search`. The
+# methods of a class that is not in it, such as a user's own, are called.
 DECIDED: set[type] = set()
 
 # Classes of rules that take the edge with the largest prior, the first of equals, at each node below the root of which

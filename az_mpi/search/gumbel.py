@@ -352,6 +352,23 @@ def _move_edge(trees, b, rule, temperature):
     return np.int64(node.first_edge + root.largest(numbers, node.edge_count))
 
 
+@overload(choices.begin_search, jit_options=UNCOUNTED)
+def _begin_by_gumbel(b, explores, noise, rule):
+    if rule.instance_class is Rule:
+        return lambda b, explores, noise, rule: _begin(b, explores, noise, rule)
+    return None
+
+
+@inlined()
+def _begin(b, explores, noise, rule):
+    """Do what `Search._begin_search` does in self-play, of tree b alone."""
+    rule.explores[b] = explores
+    noise.due[b] = False
+    rule.round[b].begun = 0
+    rule.round[b].length = 0
+    rule.round[b].num = 0
+
+
 @overload(choices.move_edge, jit_options=UNCOUNTED)
 def _move_by_gumbel(trees, b, temperature, random, rule):
     if rule.instance_class is Rule:

@@ -51,13 +51,15 @@ class Evaluated(NamedTuple):
 
 class Scratch(NamedTuple):
     """Room for the loop. keys uint64 [B]: of the leaves that wait. completed bool [B]: whether the search of each of
-    the trees `slots` is complete, in their order. The others are for each thread: legal bool [T, A + LINE], logits
-    float32 [T, A + LINE], chances float32 [T, O + LINE], value and gains float32 [T, LINE], key uint64 [T, LINE];
+    the trees `slots` is complete, in their order. again int64 [B]: those of them in which another search begins at
+    once. The others are for each thread: legal bool [T, A + LINE], logits float32 [T, A + LINE], chances float32 [T, O
+    + LINE], value and gains float32 [T, LINE], key uint64 [T, LINE];
     trees, nodes, edges, depths int64 [T, GROUP]: of the descents; told int64 [T, LINE]: see NEEDED. shared uint8: of
     `shared_call`."""
 
     keys: np.ndarray
     completed: np.ndarray
+    again: np.ndarray
     legal: np.ndarray
     logits: np.ndarray
     chances: np.ndarray
@@ -103,6 +105,7 @@ def scratch(num_trees: int, num_actions: int, num_outcomes: int, num_threads: in
     return Scratch(
         np.zeros(num_trees, np.uint64),
         np.zeros(num_trees, np.bool_),
+        np.zeros(num_trees, np.int64),
         np.zeros((t, num_actions + LINE), np.bool_),
         np.zeros((t, num_actions + LINE), np.float32),
         np.zeros((t, num_outcomes + LINE), np.float32),

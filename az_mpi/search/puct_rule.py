@@ -211,6 +211,20 @@ def _weight(visits, most, temperature):
     return (np.float64(visits) / np.float64(max(most, 1))) ** (1.0 / temperature)
 
 
+@overload(choices.begin_search, jit_options=UNCOUNTED)
+def _begin_by_puct(b, explores, noise, rule):
+    if rule.instance_class is Rule:
+        return lambda b, explores, noise, rule: _begin(b, explores, noise, rule)
+    return None
+
+
+@inlined()
+def _begin(b, explores, noise, rule):
+    """Do what `puct.Search._begin_search` does in self-play, of tree b alone."""
+    rule.explores[b] = explores
+    noise.due[b] = explores
+
+
 @overload(choices.move_edge, jit_options=UNCOUNTED)
 def _move_by_puct(trees, b, temperature, random, rule):
     if rule.instance_class is Rule:

@@ -11,7 +11,6 @@ Shapes: B trees, A actions, K symmetries, T threads, n games, m evaluations, S b
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from az_mpi.core import evaluation_table
 from az_mpi.core.evaluation_table import Known
@@ -46,27 +45,31 @@ def simulate(
     evaluated: Evaluated,
     descends: bool,
     room: Scratch,
+    play: int,
+    play_at: int,
 ) -> int:
     """Run simulations in the trees of `slots`, int64 [n], all different, until each waits for an evaluation or has
     `target` simulations, int32 [B], or a known result. trees: see `tree.in_bytes`.
 
     descends: begin simulations; else complete only those that are under way. Where a tree lacks room for edges, or the
     rules fail, it stays as it is, and `room.told` says so; the caller may call again.
+    play, play_at: a function of `shared_call` and its arguments, or 0, 0: it is called with T b + t for each tree b
+    whose search is complete, and may play a move and begin the next search there, which then continues at once.
 
     With several threads, T > 1, return the function that does so: see `finish_shared`."""
     at = np.int64(room.shared.ctypes.data)
-    entry = shared_call(at, _simulate_part, (trees, slots, target, rule, noise, game, known, evaluated, descends, room))
+    given = trees, slots, target, rule, noise, game, known, evaluated, descends, room, play, play_at
+    entry = shared_call(at, _simulate_part, given)
     return entry if len(room.told) > 1 else call2(entry, at, 0)
 
 
 @inner()
-def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, t):
+def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, descends, room, play, play_at, t):
     """Do what `simulate` does for the slots of thread t."""
     num_threads = len(room.told)
     first, last = t * len(slots) // num_threads, (t + 1) * len(slots) // num_threads
     told = room.told[t]
     told[:NUM_TOLD] = 0
-    active = room.trees[t]
     logits = room.logits[t, : game.actions.shape[1]]
     value = room.value[t, : evaluated.value.shape[1]]
     mine = Mine(
@@ -86,24 +89,59 @@ def _simulate_part(trees, slots, target, rule, noise, game, known, evaluated, de
         known.parts[t],
         evaluated.logits.view(np.uint32),
     )
-    for begin in range(first, last, GROUP):
-        end = min(begin + GROUP, last)
-        loop_memory.prefetch_paths(trees, slots[begin:end], known, room.keys)
-        num = 0
-        for i in range(begin, end):
-            b = slots[i]
-            this = trees.tree[b]
-            if this.stage == WAITS and this.row >= 0:
-                _complete(trees, b, rule, noise, game, known, evaluated, mine)
-            if descends and (this.stage == LEAF or (this.stage == IDLE and not complete(trees, b, target))):
-                active[num] = b
+    work = slots
+    begin, end = first, last
+    for again in range(2):  # secondly the trees in which a move was played
+        for i in range(begin, end, GROUP):
+            group = work[i : min(i + GROUP, end)]
+            _advance(trees, group, target, rule, noise, game, known, evaluated, descends, room.trees[t], mine)
+        if again or play == 0 or not _well(mine):
+            break
+        work, end = room.again, begin + _play(trees, slots[begin:end], target, play, play_at, room, begin, t)
+        if not descends:
+            break
+    for i in range(first, last):
+        room.completed[i] = complete(trees, slots[i], target)
+
+
+@inlined()
+def _advance(trees, group, target, rule, noise, game, known, evaluated, descends, active, mine):
+    """Do what `simulate` does for GROUP trees at most. active int64 [GROUP]: room for it."""
+    loop_memory.prefetch_paths(trees, group, known, mine.keys)
+    num = 0
+    for b in group:
+        this = trees.tree[b]
+        if this.stage == WAITS and this.row >= 0:
+            _complete(trees, b, rule, noise, game, known, evaluated, mine)
+        if descends and (this.stage == LEAF or (this.stage == IDLE and not complete(trees, b, target))):
+            active[num] = b
+            num += 1
+    while num > 0 and _well(mine):
+        _descend_together(trees, active[:num], rule, noise, mine)
+        _reach_leaves(trees, active[:num], rule, noise, game, known, mine)
+        num = _look_up(trees, active[:num], target, rule, noise, game, known, mine)
+
+
+@inlined()
+def _well(mine):
+    """Return whether no tree lacks room, and the rules did not fail."""
+    return mine.told[BROKEN] == 0 and mine.told[NEEDED] == 0 and mine.told[NEEDED_NODES] == 0
+
+
+@inlined()
+def _play(trees, slots, target, play, play_at, room, begin, t):
+    """Call `play` for each tree whose search is complete. Return how many have another search then: those from `begin`
+    in `room.again`."""
+    num = 0
+    for b in slots:
+        this = trees.tree[b]
+        if this.stage == IDLE and complete(trees, b, target):
+            if call2(play, play_at, b * len(room.told) + t) != 0:
+                raise RuntimeError("a move could not be played")
+            if this.stage == IDLE and not complete(trees, b, target):
+                room.again[begin + num] = b
                 num += 1
-        while num > 0 and told[BROKEN] == 0 and told[NEEDED] == 0 and told[NEEDED_NODES] == 0:
-            _descend_together(trees, active[:num], rule, noise, mine)
-            _reach_leaves(trees, active[:num], rule, noise, game, known, mine)
-            num = _look_up(trees, active[:num], target, rule, noise, game, known, mine)
-        for i in range(begin, end):
-            room.completed[i] = complete(trees, slots[i], target)
+    return num
 
 
 @inlined()
@@ -316,54 +354,3 @@ def _look_up(trees, active, target, rule, noise, game, known, mine):
             active[num] = b
             num += 1
     return num
-
-
-@njit(cache=True, nogil=True)
-def wanted(trees: tree.Trees, slots: np.ndarray, keys: np.ndarray, rows: np.ndarray, chosen: np.ndarray) -> int:
-    """Give each leaf of the trees `slots` that waits the row of its evaluation, and write the trees whose leaves are to
-    be evaluated, int64 [n]; return their number m. Leaves with one key share a row; the first stores it.
-
-    keys: `Scratch.keys`. rows: int32 [a power of two, at least 2 n]; without a cache [0]: no leaves share a row."""
-    m = 0
-    rows[:] = -1
-    for i in range(len(slots)):
-        b = slots[i]
-        this = trees.tree[b]
-        if this.stage != WAITS or this.row >= 0:
-            continue
-        this.stores = len(rows) > 0
-        if this.stores:
-            place = np.int64(keys[b] & np.uint64(len(rows) - 1))
-            while rows[place] >= 0 and keys[slots[rows[place]]] != keys[b]:
-                place = (place + 1) % len(rows)
-            if rows[place] >= 0:
-                this.row = trees.tree[slots[rows[place]]].row
-                this.stores = False
-                continue
-            rows[place] = i
-        this.row = m
-        chosen[m] = b
-        prefetch(loop_memory.state_at(trees, b, np.int64(this.leaf)))
-        m += 1
-    return m
-
-
-@uncounted()
-def gather(trees: tree.Trees, chosen: np.ndarray, states: np.ndarray, symmetry: np.ndarray, room: Scratch) -> int:
-    """Write the leaves of the trees `chosen`, int64 [m], states as bytes [m, S], and their symmetries, int64 [m].
-
-    Return what `simulate` does: see `finish_shared`."""
-    at = np.int64(room.shared.ctypes.data)
-    num_threads = len(room.told)
-    entry = shared_call(at, _gather_part, (trees, chosen, states, symmetry, num_threads))
-    return entry if num_threads > 1 else call2(entry, at, 0)
-
-
-@inner()
-def _gather_part(trees, chosen, states, symmetry, num_threads, t):
-    for r in range(t * len(chosen) // num_threads, (t + 1) * len(chosen) // num_threads):
-        b = chosen[r]
-        leaf = np.int64(trees.tree[b].leaf)
-        symmetry[r] = trees.tree[b].symmetry
-        for k in range(states.shape[1]):
-            states[r, k] = trees.state[b, leaf, k]

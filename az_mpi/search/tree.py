@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 
 NO_CHILD = -1
 UNDECIDED = -1
-# Stages of a simulation: none is under way; its leaf is to be looked up; its leaf waits for an evaluation.
-IDLE, LEAF, WAITS = 0, 1, 2
+# Stages of a simulation: none is under way; its leaf is to be looked up; its leaf waits for an evaluation; a move was
+# played, after which Python has to begin the next search or to end the game.
+IDLE, LEAF, WAITS, MOVED = 0, 1, 2, 3
 WIN = 1.0  # no result is better for the player to move
 NARROW = 1e-3  # the least `width` of a tree: smaller differences of values count as noise
 
@@ -78,7 +79,7 @@ TREE = np.dtype(
         ("leaf", np.int32),  # node that the simulation has reached
         ("row", np.int32),  # of its evaluation in the batch; -1: it is in none yet
         ("symmetry", np.int16),  # that its position is evaluated in
-        ("stage", np.int8),  # IDLE, LEAF or WAITS
+        ("stage", np.int8),  # IDLE, LEAF, WAITS or MOVED
         ("stores", np.bool_),  # whether this tree puts the evaluation into the cache
         # Whether the search takes values relative to those in the tree, as it may in games of one player; then also the
         # smallest and the largest mean value of a node. width: half their difference, at least NARROW; else 1.

@@ -14,7 +14,8 @@ from numba import njit
 from az_mpi.core.intrinsics import SHARED_BYTES, call2, finish_shared, floats_on_stack, inner, shared_call, uncounted
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.games.base import all_legal
-from az_mpi.search import choices, reroot, root, tree
+from az_mpi.search import batches, choices, reroot, root, streams, tree
+from az_mpi.search.tree import MOVED
 from az_mpi.selfplay.record import POLICY
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ class Found(NamedTuple):
 
 class Manner(NamedTuple):
     """How moves are played: the temperature of the first plies of a game, how many these are, and the temperature
-    after them; the value below which a player resigns; whether subtrees are kept, and whether surprises are."""
+    after them; the value below which a player resigns; whether subtrees are kept, and whether surprises are.
+
+    How the next search begins: simulations of a full search and of a fast one, the share of full ones, and the plies
+    after which a game ends."""
 
     temperature: float
     temperature_plies: int
@@ -67,14 +71,27 @@ class Manner(NamedTuple):
     resigns_below: float
     reuses: bool
     keeps_surprises: bool
+    simulations: int
+    fast_simulations: int
+    full_share: float
+    max_plies: int
 
 
-def manner(config: schema.Config) -> Manner:
-    """Return how a configuration plays moves."""
-    search = config.search
-    temperatures = search.temperature, search.temperature_plies, search.temperature_final
-    of_games = config.selfplay
-    return Manner(*temperatures, -of_games.resign_threshold, search.reuse_tree, of_games.surprise_share > 0)
+def manner(config: schema.Config, max_plies: int) -> Manner:
+    """Return how a configuration plays moves, in games that end after `max_plies`."""
+    search, of_games = config.search, config.selfplay
+    return Manner(
+        search.temperature,
+        search.temperature_plies,
+        search.temperature_final,
+        -of_games.resign_threshold,
+        search.reuse_tree,
+        of_games.surprise_share > 0,
+        search.simulations,
+        min(search.fast_simulations, search.simulations),
+        search.full_share,
+        max_plies,
+    )
 
 
 def empty(game: Game, num_games: int, num_moves: int) -> Moves:
@@ -96,33 +113,72 @@ def added(
         surprises = search.surprise(slots, (found.nums, found.entries, found.probabilities))
         found = found._replace(surprises=surprises)
         _check_counts(slots, found)
-    moves = _with_room(moves, slots, found.nums)
+    moves = with_room(moves, slots, found.nums)
     _keep(_in_bytes(moves), tree.in_bytes(search.trees), slots, plies, found)
     return moves
 
 
+class Made(NamedTuple):
+    """What compiled code writes about the newest moves: actions int64 [B], that were played; resigns bool [B], the
+    player to move does, and has moved nevertheless; kept bool [B], the position after the action is the root; moved
+    bool [B], a move was played in this step. nodes int32 [T, N], shared: room for it."""
+
+    actions: np.ndarray
+    resigns: np.ndarray
+    kept: np.ndarray
+    moved: np.ndarray
+    nodes: np.ndarray
+    shared: np.ndarray
+
+
+def made(num_trees: int, threads: int, num_nodes: int) -> Made:
+    """Return room for what is written about the newest moves."""
+    resigns, kept, moved = np.zeros((3, num_trees), np.bool_)
+    nodes, shared = np.empty((threads, num_nodes), np.int32), np.empty(SHARED_BYTES, np.uint8)
+    return Made(np.zeros(num_trees, np.int64), resigns, kept, moved, nodes, shared)
+
+
+def in_loop(search: Search, batch: batches.Batch) -> bool:
+    """Return whether the compiled loop plays the moves, see `for_loop`. Moves of chance are drawn outside of it."""
+    compiled = isinstance(batch, batches.CompiledBatch) and not search.game.num_outcomes
+    return compiled and type(search) in choices.DECIDED
+
+
 def played(
-    moves: Moves, search: Search, slots: np.ndarray, plies: np.ndarray, plays_on: np.ndarray, how: Manner, threads: int
-) -> tuple[Moves, np.ndarray]:
-    """Play the moves that the searches in `slots`, int64 [n], have decided, for a search in `choices.DECIDED`. Return
-    the same moves and these, and in which of the games the player to move resigns, bool [n]: it has moved nevertheless.
+    moves: Moves, search: Search, slots: np.ndarray, plies: np.ndarray, plays_on: np.ndarray, how: Manner, made: Made
+) -> None:
+    """Play the moves that the searches in `slots`, int64 [n], have decided, for a search in `choices.DECIDED`.
 
-    plies: int32 [B], the moves so far, which are increased. plays_on: bool [B], the games in which nobody resigns."""
-    trees = search.trees
-    moves = _with_room(moves, slots, np.int32(search.game.num_actions))
-    threads = threads if len(slots) >= root.SHARED_FROM else 1
-    shared = np.empty(SHARED_BYTES, np.uint8)
-    moved = np.empty((threads, trees.node.shape[1]), np.int32)
-    actions, (resigns, kept) = np.empty(len(slots), np.int64), np.empty((2, len(slots)), np.bool_)
-    made = Made(actions, resigns, kept, moved, shared)
-    of_trees = tree.in_bytes(trees), slots, plies, plays_on
+    moves: with room for them, see `with_room`. plies: int32 [B], the moves so far, which are increased. plays_on: bool
+    [B], the games in which nobody resigns."""
+    made = _with_nodes(made, search.trees)
+    if len(slots) < root.SHARED_FROM:
+        made = made._replace(nodes=made.nodes[:1])
+    of_trees = tree.in_bytes(search.trees), slots, plies, plays_on
     found = _play(*of_trees, _in_bytes(moves), search.rule, search.root_noise, how, made)
-    finish_shared(found, shared, threads)
-    search.begin_moved(slots, actions, kept)
-    return moves, resigns
+    finish_shared(found, made.shared, len(made.nodes))
+    search.begin_moved(slots, made.actions[slots], made.kept[slots])
 
 
-def _with_room(moves, slots, nums):
+def for_loop(
+    trees: tree.Trees, moves: Moves, search: Search, plies: np.ndarray, plays_on: np.ndarray, how: Manner, made: Made
+) -> tuple[int, int]:
+    """Return what `simulation_loop.simulate` takes as `play`: it plays a move in each tree whose `made.moved` is not
+    set, and sets that. If the game continues from the root, the next search begins; else the tree's stage is MOVED. The
+    arguments are those of `played`; trees: `search.trees` in bytes."""
+    of_search = search.target, search.rule, search.root_noise
+    return _prepare(trees, plies, plays_on, _in_bytes(moves), *of_search, how, made), made.shared.ctypes.data
+
+
+def _with_nodes(made, trees):
+    """Return `made` for trees that may have grown: those of games with chance do."""
+    num_nodes = trees.node.shape[1]
+    if made.nodes.shape[1] >= num_nodes:
+        return made
+    return made._replace(nodes=np.empty((len(made.nodes), num_nodes), np.int32))
+
+
+def with_room(moves: Moves, slots: np.ndarray, nums: np.ndarray | int) -> Moves:
     """Return the same moves with room for so many more policy entries, int [n] or for each, in these games."""
     old = moves.policy
     needed = int((moves.num_entries[slots] + nums).max())
@@ -138,52 +194,68 @@ def _in_bytes(moves):
     return Moves(moves.move, moves.states.view(np.uint8), moves.policy, moves.num_entries)
 
 
-class Made(NamedTuple):
-    """What `_play` writes. actions int64 [n]: that were played; resigns bool [n]: the player to move does; kept bool
-    [n]: the position after the action is the root. moved int32 [T, N], shared: room for it."""
+@uncounted()
+def _prepare(trees, plies, plays_on, moves, target, rule, noise, how, made):
+    given = trees, plies, plays_on, moves, target, rule, noise, how, made
+    return shared_call(np.int64(made.shared.ctypes.data), _play_in_loop, given)
 
-    actions: np.ndarray
-    resigns: np.ndarray
-    kept: np.ndarray
-    moved: np.ndarray
-    shared: np.ndarray
+
+@inner()
+def _play_in_loop(trees, plies, plays_on, moves, target, rule, noise, how, made, number):
+    """Do what `for_loop` says, for tree b and thread t; number: T b + t."""
+    b, t = number // len(made.nodes), number % len(made.nodes)
+    if made.moved[b]:
+        return
+    made.moved[b] = True
+    _play_one(trees, b, plies, plays_on, moves, rule, noise, how, made, t)
+    if not made.kept[b] or made.resigns[b] or trees.node[b, 0].ended or plies[b] >= how.max_plies:
+        trees.tree[b].stage = MOVED
+        return
+    explores = how.full_share >= 1 or streams.uniform(noise.streams, b) < how.full_share
+    target[b] = how.simulations if explores else how.fast_simulations
+    choices.begin_search(b, explores, noise, rule)
 
 
 @uncounted()
 def _play(trees, slots, plies, plays_on, moves, rule, noise, how, made):
     at = np.int64(made.shared.ctypes.data)
     entry = shared_call(at, _play_part, (trees, slots, plies, plays_on, moves, rule, noise, how, made))
-    return entry if len(made.moved) > 1 else call2(entry, at, 0)
+    return entry if len(made.nodes) > 1 else call2(entry, at, 0)
 
 
 @inner()
 def _play_part(trees, slots, plies, plays_on, moves, rule, noise, how, made, t):
     """Play the moves of the slots of thread t."""
-    num_threads = len(made.moved)
-    weights = floats_on_stack()
+    num_threads = len(made.nodes)
     for i in range(t * len(slots) // num_threads, (t + 1) * len(slots) // num_threads):
-        b = slots[i]
-        early = plies[b] < how.temperature_plies
-        temperature = how.temperature if early else how.temperature_final
-        edge = trees.edge[b, choices.move_edge(trees, b, temperature, noise.streams, rule)]
-        move = moves.move[b, plies[b]]
-        move.action = edge.edge_action
-        move.root_value = choices.root_value(trees, b, rule)
-        move.surprise = 0
-        move.policy_count = 0
-        move.to_play = trees.node[b, 0].player
-        for k in range(moves.states.shape[2]):
-            moves.states[b, plies[b], k] = trees.state[b, 0, k]
-        if rule.explores[b]:  # else it is a fast search, which makes no target
-            choices.weigh(trees, b, rule, weights)
-            _keep_policy(trees, b, moves, move, weights, noise, how)
-        made.actions[i] = move.action
-        made.resigns[i] = move.root_value < how.resigns_below and not plays_on[b]
-        plies[b] += 1
-        trees.tree[b].root_ply += 1
-        made.kept[i] = how.reuses and edge.edge_child != tree.NO_CHILD
-        if made.kept[i]:
-            reroot.reroot(trees, b, np.int64(edge.edge_child), made.moved[t])
+        _play_one(trees, slots[i], plies, plays_on, moves, rule, noise, how, made, t)
+
+
+@inner()
+def _play_one(trees, b, plies, plays_on, moves, rule, noise, how, made, t):
+    """Play the move of tree b."""
+    weights = floats_on_stack()
+    early = plies[b] < how.temperature_plies
+    temperature = how.temperature if early else how.temperature_final
+    edge = trees.edge[b, choices.move_edge(trees, b, temperature, noise.streams, rule)]
+    move = moves.move[b, plies[b]]
+    move.action = edge.edge_action
+    move.root_value = choices.root_value(trees, b, rule)
+    move.surprise = 0
+    move.policy_count = 0
+    move.to_play = trees.node[b, 0].player
+    for k in range(moves.states.shape[2]):
+        moves.states[b, plies[b], k] = trees.state[b, 0, k]
+    if rule.explores[b]:  # else it is a fast search, which makes no target
+        choices.weigh(trees, b, rule, weights)
+        _keep_policy(trees, b, moves, move, weights, noise, how)
+    made.actions[b] = move.action
+    made.resigns[b] = move.root_value < how.resigns_below and not plays_on[b]
+    plies[b] += 1
+    trees.tree[b].root_ply += 1
+    made.kept[b] = how.reuses and edge.edge_child != tree.NO_CHILD
+    if made.kept[b]:
+        reroot.reroot(trees, b, np.int64(edge.edge_child), made.nodes[t])
 
 
 @inner()

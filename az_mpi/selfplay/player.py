@@ -73,8 +73,9 @@ class Player:
         self.first_ply, self.ply = np.zeros((2, num_games), np.int32)
         self.archive: starts.Archive | None = None  # positions at which games may begin
         self._moves = moves.empty(game, num_games, self.max_plies)
-        self._manner = moves.manner(config)
-        self._threads = threads
+        self._manner = moves.manner(config, self.max_plies)
+        self._made = moves.made(num_games, threads, self.search.trees.node.shape[1])
+        self._in_loop = moves.in_loop(self.search, self._groups[0][1])
         self.drawn: list[list[tuple[int, int]]] = [[] for _ in range(num_games)]  # (ply, outcome) of chance's moves
         if config.selfplay.surprise_share:
             self.search.keep_priors()
@@ -181,10 +182,34 @@ class Player:
     def _simulate(self, batch, slots, descends=True):
         """Simulate and play the moves that are decided then, once. Searches that are complete after that too, because
         their trees were kept, wait for the next step: for a few more games, each further round would take as long."""
-        ready = batch.simulate(slots, descends)
-        if len(ready):
-            self._move(ready)
-            batch.simulate(ready[self.live[ready]], descends)
+        if self._in_loop:
+            moved = self._move_in_loop(batch, slots, descends)
+        else:
+            moved = batch.simulate(slots, descends)
+            if len(moved):
+                self._move(moved)
+        moved = moved[self.live[moved]]
+        if len(moved):
+            batch.simulate(moved, descends)
+
+    def _move_in_loop(self, batch, slots, descends):
+        """Simulate in the compiled loop, which plays the moves that are decided and continues with the next searches.
+        Return the games in which the next search is yet to continue, since the position was not in the tree."""
+        made = self._made
+        made.moved[slots] = False
+        if len(slots):
+            self._moves = moves.with_room(self._moves, slots, self.game.num_actions)
+
+        def play(trees):
+            return moves.for_loop(trees, self._moves, self.search, self.ply, self.plays_on, self._manner, made)
+
+        batch.simulate(slots, descends, play)
+        moved = slots[made.moved[slots]]
+        new = moved[~made.kept[moved]]
+        if len(new):
+            self.search.begin_moved(new, made.actions[new], made.kept[new])
+        self._note_over(moved, made.resigns[moved], self.ply[moved] - 1)
+        return new
 
     def pause(self) -> None:
         """Complete the simulations under way; after that the weights may change."""
@@ -204,12 +229,18 @@ class Player:
     def _move(self, slots):
         search, last = self.search, self.ply[slots]
         if type(search) in choices.DECIDED:
-            of_games = self.ply, self.plays_on, self._manner
-            self._moves, resigns = moves.played(self._moves, search, slots, *of_games, self._threads)
+            self._moves = moves.with_room(self._moves, slots, self.game.num_actions)
+            moves.played(self._moves, search, slots, self.ply, self.plays_on, self._manner, self._made)
+            resigns = self._made.resigns[slots]
         else:
             resigns = self._move_by_methods(slots, last)
         self._draw(slots)
-        over = resigns | search.trees.node["ended"][slots, 0] | (self.ply[slots] >= self.max_plies)
+        self._note_over(slots, resigns, last)
+
+    def _note_over(self, slots, resigns, last):
+        """Note which of these games are over. resigns: bool [n], whether the player to move at the last position does.
+        last: int32 [n], its ply."""
+        over = resigns | self.search.trees.node["ended"][slots, 0] | (self.ply[slots] >= self.max_plies)
         if over.any():
             self.live[slots[over]] = False
             self._steps = self._steps if self._over else 0
@@ -263,13 +294,14 @@ class Player:
 
     def _ended_game(self, slot, outcome, truncated):
         """Return a game that has ended. outcome: float32 [players], the result of each."""
-        drawn, plies = self.drawn[slot], np.arange(self.first_ply[slot], self.ply[slot])
+        first, last = int(self.first_ply[slot]), int(self.ply[slot])
+        drawn, plies = self.drawn[slot], np.arange(first, last)
+        states, moved = self._moves.states[slot, first:last], self._moves.move[slot, first:last]
         if drawn:
             plies = np.setdiff1d(plies, [ply for ply, _ in drawn])
+            states, moved = states[plies - first], moved[plies - first]
         row = (self.ids[slot], self.rank, self.iterations[slot], len(plies), outcome[0], truncated)
         if self.game.score_name:
             row = (*row, self.game.score(self.search.trees.state[slot, :1])[0])
         policy = self._moves.policy[slot, : self._moves.num_entries[slot]].copy()
-        return ended.Ended(
-            row, outcome, plies, self._moves.states[slot, plies], self._moves.move[slot, plies], policy, drawn
-        )
+        return ended.Ended(row, outcome, plies, states.copy(), moved.copy(), policy, drawn)

@@ -124,8 +124,14 @@ def test_the_same_games_come_out_however_many_are_played_at_once_and_in_any_orde
         {"search": {"temperature": 0.7, "temperature_plies": 9, "temperature_final": 0.3}},
         {"search": {"full_share": 0.4, "fast_simulations": 4}, "selfplay": {"surprise_share": 0.5}},
         {"search": {"reuse_tree": False}, "selfplay": {"resign_threshold": 0.3, "resign_play_on": 0.3}},
+        {"search": {}, "selfplay": {"resign_threshold": 0.3, "resign_play_on": 0.3, "max_plies": 15}},
     ],
-    ids=["temperatures", "fast searches and surprises", "resignation without kept trees"],
+    ids=[
+        "temperatures",
+        "fast searches and surprises",
+        "resignation without kept trees",
+        "ends by limit and resignation",
+    ],
 )
 def test_compiled_code_plays_the_moves_that_the_methods_of_a_search_choose(algorithm, settings, monkeypatch):
     search = {"simulations": 20, "algorithm": algorithm} | settings["search"]
