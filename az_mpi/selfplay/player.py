@@ -196,7 +196,7 @@ class Player:
         """Simulate in the compiled loop, which plays the moves that are decided and continues with the next searches.
         Return the games in which the next search is yet to continue, since the position was not in the tree."""
         made = self._made
-        made.moved[slots] = False
+        made.moved.fill(False)
         if len(slots):
             self._moves = moves.with_room(self._moves, slots, self.game.num_actions)
 
@@ -204,7 +204,7 @@ class Player:
             return moves.for_loop(trees, self._moves, self.search, self.ply, self.plays_on, self._manner, made)
 
         batch.simulate(slots, descends, play)
-        moved = slots[made.moved[slots]]
+        moved = np.flatnonzero(made.moved)
         new = moved[~made.kept[moved]]
         if len(new):
             self.search.begin_moved(new, made.actions[new], made.kept[new])
