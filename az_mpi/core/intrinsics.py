@@ -35,9 +35,12 @@ def _compiled_once(**options):
 
 
 # Python may call `uncounted` functions; only compiled code calls `inner` ones, which take half as long to compile, and
-# `inlined` ones, which are not called there: a call would pass each part of each array.
+# `inlined` ones, which are not called there: a call would pass each part of each array. An `inner` function that an
+# `inlined` one calls first becomes a part of its callers too, and so do its arrays on the stack, of which a thread may
+# have 2 MiB; an `apart` function does not.
 uncounted = _compiled_once
 inner = functools.partial(_compiled_once, **_INNER)
+apart = functools.partial(_compiled_once, forceinline=False, **_INNER)
 inlined = functools.partial(_compiled_once, forceinline=True, **_INNER)
 _POWERS = (2.0 ** np.arange(-127, 1)).astype(np.float32)
 _LOG2_E = np.float32(1.44269504)

@@ -129,7 +129,7 @@ def _rehearse_moves(config, search, slots):
     room = moves.with_room(moves.empty(game, 2, 1), slots, game.num_actions)
     of_games = np.zeros(2, np.int32), np.ones(2, np.bool_), how, made
     if moves.in_loop(search, batches.make(search, 2, 1)):
-        moves.for_loop(tree.in_bytes(search.trees), room, search, *of_games)
+        moves.player_in_loop(tree.in_bytes(search.trees), room, search, *of_games)
     else:
         moves.played(room, search, slots, *of_games)
 

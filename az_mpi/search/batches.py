@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from az_mpi.games.base import Game
     from az_mpi.network.evaluators import Evaluator
 
-# Given trees as bytes, returns the function and the arguments that `simulation_loop.simulate` takes as `play`.
+# Given trees as bytes, returns the addresses of a function and of its arguments: `simulate`'s `play` and `play_at`.
 Play = Callable[[tree.Trees], tuple[int, int]]
 MOST_ASKED = 10_000  # states after an action, and after the outcomes of chance, that are looked at where rules fail
 

@@ -31,7 +31,8 @@ def choose_edge(trees: tree.Trees, b: int, n: int, rule: tuple) -> int:
 
 
 def begin_search(b: int, explores: bool, noise: tuple, rule: tuple) -> None:
-    """Prepare for the first simulation from a new root of tree b. explores: it is a full search of self-play. noise:
+    """Prepare for the first simulation from a new root of tree b: set `noise.due[b]`, and what the rule keeps of a
+    search. explores: it is a full search of self-play; `rule.explores[b]` and the target say so already. noise:
     `root.Noise`. For compiled code: a search adds an `overload`, if its class is in DECIDED."""
     raise NotImplementedError
 

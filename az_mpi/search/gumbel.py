@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from az_mpi.core.intrinsics import UNCOUNTED, floats_on_stack, inlined, inner
+from az_mpi.core.intrinsics import UNCOUNTED, apart, floats_on_stack, inlined, inner
 from az_mpi.search import choices, improved, puct, puct_rule, root, streams, tree
 
 WIDE = 16  # docs/results/2026-11-27-gumbel-in-play.md has what was measured
@@ -163,7 +163,7 @@ def _prepare(trees, b, rule):
         _begin_round(trees, b, rule)
 
 
-@inner()
+@apart()
 def _begin_round(trees, b, rule):
     """Draw the actions that a round considers, in the order of the edges."""
     node = trees.node[b, 0]
@@ -302,7 +302,7 @@ def _value(trees, slots, rule):
     return values
 
 
-@inner()
+@apart()
 def _root_value(trees, b, rule):
     """Return what `Search.value` does, of tree b alone."""
     n = np.int64(0)
@@ -332,7 +332,7 @@ def _choose(trees, slots, rule, temperature):
     return actions
 
 
-@inner()
+@apart()
 def _move_edge(trees, b, rule, temperature):
     """Return the edge whose action `Search.choose` returns."""
     node = trees.node[b, 0]
@@ -362,7 +362,6 @@ def _begin_by_gumbel(b, explores, noise, rule):
 @inlined()
 def _begin(b, explores, noise, rule):
     """Do what `Search._begin_search` does in self-play, of tree b alone."""
-    rule.explores[b] = explores
     noise.due[b] = False
     rule.round[b].begun = 0
     rule.round[b].length = 0

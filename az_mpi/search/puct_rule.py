@@ -221,7 +221,6 @@ def _begin_by_puct(b, explores, noise, rule):
 @inlined()
 def _begin(b, explores, noise, rule):
     """Do what `puct.Search._begin_search` does in self-play, of tree b alone."""
-    rule.explores[b] = explores
     noise.due[b] = explores
 
 

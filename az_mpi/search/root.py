@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from az_mpi.core.intrinsics import call2, floats_on_stack, inlined, inner, shared_call, uncounted
+from az_mpi.core.intrinsics import apart, call2, floats_on_stack, inlined, inner, shared_call, uncounted
 from az_mpi.search import reroot, streams, tree
 from az_mpi.search.tree import NO_CHILD, UNDECIDED, WIN
 
@@ -32,7 +32,7 @@ class Noise(NamedTuple):
     kept: np.ndarray
 
 
-@inner()
+@apart()
 def mix_noise(trees: tree.Trees, b: int, noise: Noise) -> None:
     """P(root, a) <- (1 - fraction) P(root, a)^(1 / temperature) / sum + fraction Dir(alpha / legal actions), once for
     each root."""

@@ -2,7 +2,8 @@
 
 For each game one call completes the simulation whose evaluation has come, and begins others: it descends, applies the
 rules, and looks the leaf up. What is known at once, such as an ended game or a cached evaluation, is backed up at once,
-until a leaf needs the network or the search is complete.
+until a leaf needs the network or the search is complete. In self-play a move is played then, see
+selfplay/moves.py, and the next search begins.
 
 GROUP trees are worked on together, see loop_memory.py.
 Shapes: B trees, A actions, K symmetries, T threads, n games, m evaluations, S bytes of a state.

@@ -120,26 +120,28 @@ def added(
 
 class Made(NamedTuple):
     """What compiled code writes about the newest moves: actions int64 [B], that were played; resigns bool [B], the
-    player to move does, and has moved nevertheless; kept bool [B], the position after the action is the root; moved
-    bool [B], a move was played in this step. nodes int32 [T, N], shared: room for it."""
+    player to move does, and has moved nevertheless; kept bool [B], the position after the action is the root. The loop
+    also writes moved bool [B], it has played a move since this was cleared, and over bool [B], the game is over then.
+    nodes int32 [T, N]: room for the new numbers of nodes; shared uint8: of `shared_call`."""
 
     actions: np.ndarray
     resigns: np.ndarray
     kept: np.ndarray
     moved: np.ndarray
+    over: np.ndarray
     nodes: np.ndarray
     shared: np.ndarray
 
 
 def made(num_trees: int, threads: int, num_nodes: int) -> Made:
     """Return room for what is written about the newest moves."""
-    resigns, kept, moved = np.zeros((3, num_trees), np.bool_)
+    resigns, kept, moved, over = np.zeros((4, num_trees), np.bool_)
     nodes, shared = np.empty((threads, num_nodes), np.int32), np.empty(SHARED_BYTES, np.uint8)
-    return Made(np.zeros(num_trees, np.int64), resigns, kept, moved, nodes, shared)
+    return Made(np.zeros(num_trees, np.int64), resigns, kept, moved, over, nodes, shared)
 
 
 def in_loop(search: Search, batch: batches.Batch) -> bool:
-    """Return whether the compiled loop plays the moves, see `for_loop`. Moves of chance are drawn outside of it."""
+    """Return whether the compiled loop plays the moves, see `player_in_loop`; not where moves of chance are drawn."""
     compiled = isinstance(batch, batches.CompiledBatch) and not search.game.num_outcomes
     return compiled and type(search) in choices.DECIDED
 
@@ -160,12 +162,14 @@ def played(
     search.begin_moved(slots, made.actions[slots], made.kept[slots])
 
 
-def for_loop(
+def player_in_loop(
     trees: tree.Trees, moves: Moves, search: Search, plies: np.ndarray, plays_on: np.ndarray, how: Manner, made: Made
 ) -> tuple[int, int]:
-    """Return what `simulation_loop.simulate` takes as `play`: it plays a move in each tree whose `made.moved` is not
-    set, and sets that. If the game continues from the root, the next search begins; else the tree's stage is MOVED. The
-    arguments are those of `played`; trees: `search.trees` in bytes."""
+    """Return what `simulation_loop.simulate` takes as `play`: the addresses of a function and of its arguments. Called
+    with T b + t, it plays a move in tree b, unless `made.moved` is set, and sets that; t: the thread, of T. If the game
+    continues from a position in the tree, the next search begins; else the tree's stage is MOVED, and after
+    `begin_moved`, or in another game, IDLE again. The arguments are those of `played`; trees: `search.trees` in
+    bytes."""
     of_search = search.target, search.rule, search.root_noise
     return _prepare(trees, plies, plays_on, _in_bytes(moves), *of_search, how, made), made.shared.ctypes.data
 
@@ -202,17 +206,19 @@ def _prepare(trees, plies, plays_on, moves, target, rule, noise, how, made):
 
 @inner()
 def _play_in_loop(trees, plies, plays_on, moves, target, rule, noise, how, made, number):
-    """Do what `for_loop` says, for tree b and thread t; number: T b + t."""
+    """Do what `player_in_loop` says. number: T b + t."""
     b, t = number // len(made.nodes), number % len(made.nodes)
     if made.moved[b]:
         return
     made.moved[b] = True
     _play_one(trees, b, plies, plays_on, moves, rule, noise, how, made, t)
-    if not made.kept[b] or made.resigns[b] or trees.node[b, 0].ended or plies[b] >= how.max_plies:
+    made.over[b] = made.resigns[b] or plies[b] >= how.max_plies or (made.kept[b] and trees.node[b, 0].ended)
+    if made.over[b] or not made.kept[b]:
         trees.tree[b].stage = MOVED
         return
     explores = how.full_share >= 1 or streams.uniform(noise.streams, b) < how.full_share
     target[b] = how.simulations if explores else how.fast_simulations
+    rule.explores[b] = explores
     choices.begin_search(b, explores, noise, rule)
 
 

@@ -4,8 +4,8 @@ If the engine works in the background, the games form two groups or more, and th
 the engine evaluates the leaves of one group, another is searched.
 
 Shapes: B games at once, L longest game, A actions, S numbers a state, M policy entries.
-No game waits for another: each plays its move when its search is complete, and a game that ends is replaced at once, so
-that the batches for the evaluator stay full.
+No game waits for another: each plays its move when its search is complete, and games that end are replaced a few
+steps later at most, so that the batches for the evaluator stay full.
 """
 
 from __future__ import annotations
@@ -176,39 +176,42 @@ class Player:
         self._steps += 1
         if self._over:  # while the engine works, if it does so in the background
             enough = len(self._over) >= TOGETHER * len(self.live) or self._steps >= STEPS_MAX
-            if enough or not self.live.any():
+            awaited = self.num_finished + len(self._ended) + len(self._over) >= self._allowed
+            if enough or awaited or not self.live.any():
                 self._collect()
 
     def _simulate(self, batch, slots, descends=True):
         """Simulate and play the moves that are decided then, once. Searches that are complete after that too, because
         their trees were kept, wait for the next step: for a few more games, each further round would take as long."""
         if self._in_loop:
-            moved = self._move_in_loop(batch, slots, descends)
+            ready = self._move_in_loop(batch, slots, descends)
         else:
-            moved = batch.simulate(slots, descends)
-            if len(moved):
-                self._move(moved)
-        moved = moved[self.live[moved]]
-        if len(moved):
-            batch.simulate(moved, descends)
+            ready = batch.simulate(slots, descends)
+            if len(ready):
+                self._move(ready)
+        ready = ready[self.live[ready]]
+        if len(ready):
+            batch.simulate(ready, descends)
 
     def _move_in_loop(self, batch, slots, descends):
         """Simulate in the compiled loop, which plays the moves that are decided and continues with the next searches.
-        Return the games in which the next search is yet to continue, since the position was not in the tree."""
+        Return the games that moved to a position that was not in the tree: those that are not over are yet to be
+        searched."""
         made = self._made
         made.moved.fill(False)
         if len(slots):
             self._moves = moves.with_room(self._moves, slots, self.game.num_actions)
 
         def play(trees):
-            return moves.for_loop(trees, self._moves, self.search, self.ply, self.plays_on, self._manner, made)
+            return moves.player_in_loop(trees, self._moves, self.search, self.ply, self.plays_on, self._manner, made)
 
         batch.simulate(slots, descends, play)
         moved = np.flatnonzero(made.moved)
         new = moved[~made.kept[moved]]
         if len(new):
             self.search.begin_moved(new, made.actions[new], made.kept[new])
-        self._note_over(moved, made.resigns[moved], self.ply[moved] - 1)
+        over = made.over[moved] | self.search.trees.node["ended"][moved, 0]  # of new positions it is known only now
+        self._note_over(moved, over, made.resigns[moved], self.ply[moved] - 1)
         return new
 
     def pause(self) -> None:
@@ -235,12 +238,12 @@ class Player:
         else:
             resigns = self._move_by_methods(slots, last)
         self._draw(slots)
-        self._note_over(slots, resigns, last)
+        over = resigns | search.trees.node["ended"][slots, 0] | (self.ply[slots] >= self.max_plies)
+        self._note_over(slots, over, resigns, last)
 
-    def _note_over(self, slots, resigns, last):
-        """Note which of these games are over. resigns: bool [n], whether the player to move at the last position does.
-        last: int32 [n], its ply."""
-        over = resigns | self.search.trees.node["ended"][slots, 0] | (self.ply[slots] >= self.max_plies)
+    def _note_over(self, slots, over, resigns, last):
+        """Note which of these games are over, bool [n]. resigns: bool [n], whether the player to move at the last
+        position does. last: int32 [n], its ply."""
         if over.any():
             self.live[slots[over]] = False
             self._steps = self._steps if self._over else 0

@@ -11,8 +11,9 @@ from az_mpi import games
 from az_mpi.config import schema as models
 from az_mpi.core.problems import OwnCodeError
 from az_mpi.network.evaluators import Evaluator, UniformEvaluator
-from az_mpi.search import choices
+from az_mpi.search import choices, tree
 from az_mpi.search.puct import Search
+from az_mpi.selfplay import player as player_module
 from az_mpi.selfplay.player import Player
 
 TICTACTOE, CONNECT4 = games.make("tictactoe"), games.make("connect4")
@@ -261,6 +262,29 @@ def test_two_groups_and_several_threads_play_the_same_games(threads):
     assert by_id(play_games(player, ids)) == expected
     # From the second on, a batch is begun before the one before it is asked for.
     assert evaluate.log[:6] == ["begin", "begin", "complete", "begin", "complete", "begin"]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_games_that_wait_to_be_collected_and_trees_that_grow_change_no_game(threads, monkeypatch):
+    search = {"simulations": 16, "algorithm": "gumbel", "full_share": 0.6, "fast_simulations": 4}
+    expected = by_id(play_games(make_player(CONNECT4, 12, evaluate=Hashed(CONNECT4), search=search), range(30)))
+    monkeypatch.setattr(player_module, "TOGETHER", 1)  # not before all games are over, or for STEPS_MAX steps
+    monkeypatch.setattr(tree, "EDGES_PER_NODE", 1)
+    more = {"threads": threads, "num_groups": 2}
+    player = make_player(CONNECT4, 12, evaluate=Hashed(CONNECT4), search=search, **more)
+    ids, waited, step = np.arange(30, dtype=np.uint64), 0, 0
+    while len(ids) or player.num_unfinished:
+        slots = player.free()[: len(ids)]
+        if len(slots):
+            player.start(slots, ids[: len(slots)], 0)
+            ids = ids[len(slots) :]
+        player.step()
+        step += 1
+        waited += player.num_unfinished - player.live.sum()
+        if step % 20 == 0:
+            player.pause()
+    assert by_id(player.take()) == expected and waited > 0
+    assert player.search.trees.edge.shape[1] > 17  # of 16 simulations and the root
 
 
 def test_pause_completes_what_is_under_way():
